@@ -1,0 +1,77 @@
+"""What a run is asked to do, in no protocol's words. Pure.
+
+A sink's ``parse`` makes a ``RunRequest`` of its protocol's body; a source reads it. Nothing of a protocol or a
+framework passes between them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from .events import Part
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call in a conversation's history. ``arguments`` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message of a conversation.
+
+    ``agent`` is ``""`` unless a sub-agent wrote it; such messages are shown to users and not to the root agent's model.
+    A ``tool`` message answers ``tool_call_id``; ``error`` is the error's text when the tool failed.
+    """
+
+    id: str
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str = ""
+    parts: tuple[Part, ...] = ()
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    error: str | None = None
+    agent: str = ""
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool that the client offers to execute. ``parameters`` is a JSON schema."""
+
+    name: str
+    description: str = ""
+    parameters: Any = None
+
+
+class Resume(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to one interrupt of an earlier run."""
+
+    interrupt_id: str
+    status: Literal["resolved", "cancelled"] = "resolved"
+    payload: Any = None
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything a source is given. ``run_id`` and ``thread_id`` are the caller's when it named them."""
+
+    run_id: str
+    thread_id: str
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    state: Any = None
+    context: tuple[dict[str, Any], ...] = ()
+    resume: tuple[Resume, ...] = ()
+    options: Any = None
+    """What the protocol lets a caller pass through unread (AG-UI ``forwardedProps``)."""
+    parent_run_id: str | None = None
+
+    def last_user_text(self) -> str:
+        """The text of the newest user message, ``""`` when there is none."""
+        for message in reversed(self.messages):
+            if message.role == "user":
+                return message.content or "".join(part.text for part in message.parts)
+        return ""
