@@ -1,0 +1,1 @@
+"""The log of what was shown. ``_base`` is the contract; each other module is a driver."""

@@ -1,0 +1,1 @@
+"""What executes runs. ``runs._base.Executor`` is the contract."""

@@ -1,0 +1,162 @@
+"""Starting, finding, watching and cancelling runs: the one door to the middle.
+
+A run is executed once, by its owner, and outlives its connections. Any number of watchers, of any protocol, follow it
+from any point.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+
+import msgspec
+
+from ..errors import Cancelled, Conflict, NotFound, ServerError, ServerStopping
+from ..events import Terminal
+from ..identity import Principal, require
+from ..log._base import Entry, RunLog
+from ..log.memory import MemoryLog
+from ..request import RunRequest
+from ..sources._base import Source
+from ._base import Executor, OnDisconnect, RunRecord, RunTable, Stop
+from .executors.local import LocalExecutor
+from .machine import Status, status_of
+from .memory import MemoryTable
+from .runner import Runner, Writer, now_ms
+
+logger = logging.getLogger("anabranch")
+
+_KEPT = 1000  # finished runs that stay readable
+
+
+class Runs:
+    """All runs of one server.
+
+    ``kept`` finished runs stay readable; the oldest go first, but none while it is watched.
+    """
+
+    def __init__(
+        self,
+        log: RunLog | None = None,
+        table: RunTable | None = None,
+        executor: Executor | None = None,
+        *,
+        kept: int = _KEPT,
+    ) -> None:
+        self._log = log or MemoryLog()
+        self._table = table or MemoryTable()
+        self._executor = executor or LocalExecutor()
+        self._kept = kept
+        self._watchers: dict[str, int] = {}
+        self._stopping = False
+
+    @property
+    def stopping(self) -> bool:
+        """Whether ``stop`` was called: no new run starts."""
+        return self._stopping
+
+    async def start(
+        self,
+        source: Source,
+        request: RunRequest,
+        principal: Principal,
+        *,
+        agent: str,
+        on_disconnect: OnDisconnect = "continue",
+    ) -> RunRecord:
+        """Start a run, or find the one that this very request started before.
+
+        Raises ``ServerStopping`` for a new run during a stop, ``Conflict`` when the run id has another input or the
+        thread is busy.
+        """
+        if self._stopping and await self._table.find(principal.id, request.run_id) is None:
+            raise ServerStopping("The server is stopping; ask again.")
+        fresh = RunRecord(
+            key=uuid.uuid4().hex,
+            run_id=request.run_id,
+            principal=principal.id,
+            thread_id=request.thread_id,
+            task_id=uuid.uuid4().hex,
+            agent=agent,
+            status=Status.QUEUED,
+            digest=_digest(agent, request),
+            created_ms=now_ms(),
+            on_disconnect=on_disconnect,
+        )
+        record = await self._table.create(fresh)
+        if record.key == fresh.key:
+            self._executor.start(record.key, partial(self._execute, source, request, record))
+        elif record.digest != fresh.digest:
+            raise Conflict(f"run {request.run_id!r} exists with another input: use a new run id", code="run_id_taken")
+        return record
+
+    async def get(self, run_id: str, principal: Principal) -> RunRecord:
+        """The caller's run. Raises ``NotFound``, also for somebody else's."""
+        record = await self._table.find(principal.id, run_id)
+        if record is None:
+            raise NotFound(f"there is no run {run_id!r}")
+        require(principal, "read", record.principal, f"run {run_id!r}")
+        return record
+
+    @asynccontextmanager
+    async def watch(self, record: RunRecord, after: int = 0) -> AsyncGenerator[AsyncIterator[Sequence[Entry]], None]:
+        """Follow a run from the entry after ``after`` to its end, in batches as they come.
+
+        Leaving before the end is a disconnect; the run's policy says what it means once the last watcher has left.
+        Raises ``NotFound`` for a run that is no longer kept; the batches of one whose log failed end with an error.
+        """
+        key = record.key
+        self._watchers[key] = self._watchers.get(key, 0) + 1
+        try:
+            kept = await self._table.find(record.principal, record.run_id)
+            if kept is None or kept.key != key:
+                raise NotFound(f"there is no run {record.run_id!r}")
+            async with aclosing(self._log.tail(key, after)) as batches:
+                yield batches
+        finally:
+            self._watchers[key] -= 1
+            if not self._watchers[key]:
+                del self._watchers[key]
+                if record.on_disconnect == "cancel":
+                    self._executor.cancel(key, Cancelled("The last watcher left."))
+
+    async def cancel(self, run_id: str, principal: Principal) -> RunRecord:
+        """Cancel the caller's run; returns at once, the run ends with ``cancelled``. No effect on one that is over."""
+        record = await self.get(run_id, principal)
+        require(principal, "cancel", record.principal, f"run {run_id!r}")
+        self._executor.cancel(record.key, Cancelled("The run was cancelled."))
+        return record
+
+    async def stop(self, grace_s: float) -> None:
+        """No new runs; live ones get ``grace_s`` seconds, then end with ``server_stopping``."""
+        self._stopping = True
+        await self._executor.stop(grace_s)
+
+    async def _execute(self, source: Source, request: RunRequest, record: RunRecord, stop: Stop) -> None:
+        async def finish(terminal: Terminal) -> None:
+            await self._table.move(record.key, status_of(terminal), now_ms())
+
+        try:
+            await self._table.move(record.key, Status.RUNNING, now_ms())
+            await Runner(source, request, record, Writer(self._log, record, finish)).run(stop)
+        except Exception:
+            logger.exception("run %s: its log could not be written", record.run_id)
+            self._log.abandon(record.key, ServerError("The log of this run cannot be written.", code="log_failed"))
+            await self._table.move(record.key, Status.FAILED, now_ms())
+        await self._forget_old()
+
+    async def _forget_old(self) -> None:
+        ended = await self._table.ended()
+        for record in ended[: max(0, len(ended) - self._kept)]:
+            if record.key not in self._watchers:
+                await self._table.delete(record.key)
+                await self._log.delete(record.key)
+
+
+def _digest(agent: str, request: RunRequest) -> str:
+    """Of what is asked of whom; the order of keys in a JSON object is no difference."""
+    return hashlib.sha256(agent.encode() + b"\0" + msgspec.json.encode(request, order="sorted")).hexdigest()
