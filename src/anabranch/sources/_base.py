@@ -1,0 +1,44 @@
+"""What a source is: an agent of some framework or protocol, as an async stream of foreign items and a pure translator.
+
+A source holds no state of a run: one object serves many runs at once. ``open`` and ``translator`` are called once for
+each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, Protocol
+
+from ..events import Event
+from ..request import RunRequest
+
+
+class Translator(Protocol):
+    """Pure: foreign items in, events with local ids out. No await, no clock, no random, no I/O.
+
+    After ``close`` (or a terminal event) it is not fed again.
+    """
+
+    def feed(self, item: Any) -> Iterable[Event]:
+        """The events that one item means, in order; often none."""
+
+    def close(self, error: BaseException | None) -> Iterable[Event]:
+        """The events owed at the end of the stream: ended by itself (``None``) or by ``error``.
+
+        Says truthfully how the run ended: a terminal event when the stream had its own finish marker, otherwise
+        nothing (the grammar makes that a failure) or a ``RunFailed`` that knows better.
+        """
+
+
+class Source(Protocol):
+    """An agent that can be run."""
+
+    def open(self, request: RunRequest) -> AsyncGenerator[Any, None]:
+        """Start the agent on ``request`` and give its items as they come.
+
+        Closing the generator, or cancelling the task that reads it, stops the agent and whatever it called, before it
+        returns. Raises ``SourceError`` (or a framework's own error) when the agent fails.
+        """
+
+    def translator(self, request: RunRequest) -> Translator:
+        """A fresh translator for the items of ``open(request)``."""

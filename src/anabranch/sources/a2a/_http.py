@@ -1,0 +1,165 @@
+"""HTTP for the A2A source: one pool of connections, and each failure as a ``SourceError`` that names the agent.
+
+aiohttp is imported when the first connection is needed. No message holds an address; the operator finds it in the
+error's cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MissingExtra, SourceError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+BODY_LIMIT = 16 * 1024 * 1024
+"""How many bytes an answer that is not a stream may have."""
+
+_BACKOFF_S = (0.1, 0.4)
+_LINGER_S = 0.25
+_BUSY = frozenset({408, 425, 429, 502, 503, 504})
+
+
+class Client:
+    """Sends requests to one agent, called ``who`` in errors.
+
+    A connection carries one run for as long as it streams, so a limit of connections would make the next run wait
+    without a word: ``pool=0``, the default of the source, has none, and how many runs there are is decided where they
+    are started. Cookies are not kept, because requests of different users share the pool, and redirects are not
+    followed, because they would carry the headers elsewhere.
+    """
+
+    def __init__(
+        self, headers: Mapping[str, str], *, connect_s: float, first_byte_s: float, idle_s: float, pool: int
+    ) -> None:
+        self.who = "The agent"
+        self._headers = {**headers, "Accept-Encoding": "identity"}  # a compressing proxy holds small pieces back
+        self._connect_s, self._first_byte_s, self._idle_s, self._pool = connect_s, first_byte_s, idle_s, pool
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, url: str) -> Answer:
+        """Ask for ``url``."""
+        return await self._request("GET", url, None, {"Accept": "application/json"}, self._first_byte_s)
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, stream: bool) -> Answer:
+        """Send JSON to ``url``. An answer that is no ``stream`` comes when the work is done: only idling bounds it."""
+        patience_s = self._first_byte_s if stream else self._idle_s
+        return await self._request("POST", url, body, {"Content-Type": "application/json", **headers}, patience_s)
+
+    async def aclose(self) -> None:
+        """Close all connections; what still streams on them fails."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _request(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], patience_s: float
+    ) -> Answer:
+        http = _aiohttp()
+        if self._session is None:
+            connector = http.TCPConnector(limit=self._pool)
+            self._session = http.ClientSession(
+                connector=connector, cookie_jar=http.DummyCookieJar(), headers=self._headers
+            )
+        timeout = http.ClientTimeout(total=None, connect=self._connect_s, sock_read=patience_s)
+        for pause_s in (*_BACKOFF_S, None):
+            try:
+                response = await self._session.request(
+                    method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+                )
+                return Answer(response, self.who, self._idle_s)
+            except Exception as error:
+                lost = isinstance(error, http.ClientConnectionError)
+                if pause_s is None or not lost or isinstance(error, http.ClientSSLError | TimeoutError):
+                    raise _failure(error, self.who, begun=False) from error
+            await asyncio.sleep(pause_s)
+        raise AssertionError("unreachable")
+
+
+class Answer:
+    """The answer to one request, read as it comes. Close it."""
+
+    def __init__(self, response: aiohttp.ClientResponse, who: str, idle_s: float) -> None:
+        self.status = response.status
+        self.kind = response.content_type if "Content-Type" in response.headers else ""
+        self._response, self._who, self._idle_s = response, who, idle_s
+        self._begun = False
+
+    async def read(self) -> bytes:
+        """The next bytes, as many as have come; none at the end. Raises ``SourceError`` when the answer breaks off."""
+        try:
+            chunk = await self._response.content.readany()
+        except Exception as error:
+            raise _failure(error, self._who, self._begun) from error
+        if not self._begun:
+            self._begun = True
+            connection = self._response.connection
+            if connection is not None and connection.protocol is not None:
+                connection.protocol.read_timeout = self._idle_s
+                connection.protocol.start_timeout()
+        return chunk
+
+    async def body(self) -> bytes:
+        """All of it. Raises ``SourceError`` when it is larger than ``BODY_LIMIT``."""
+        chunks, size = [], 0
+        while chunk := await self.read():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > BODY_LIMIT:
+                raise SourceError(f"{self._who} sent more than {BODY_LIMIT} bytes at once.", code="agent_protocol")
+        return b"".join(chunks)
+
+    async def drain(self) -> None:
+        """Read the end of a stream that said it is over, if it is near: the connection can then be used again."""
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_LINGER_S):
+                while await self._response.content.readany():
+                    pass
+
+    def close(self) -> None:
+        """Close the connection, unless the answer was read to its end."""
+        self._response.close()
+
+    def refusal(self) -> SourceError:
+        """What this answer means when it is not one that A2A knows."""
+        who, status = self._who, self.status
+        if status in (401, 403):
+            return SourceError(f"{who} refused our credentials (HTTP {status}).", code="agent_auth")
+        if status in _BUSY:
+            return SourceError(f"{who} is not available now (HTTP {status}).", code="agent_unreachable", retryable=True)
+        if status >= 500:
+            return SourceError(f"{who} failed (HTTP {status}).", code="agent_failed")
+        if status >= 400:
+            return SourceError(f"{who} does not take this request (HTTP {status}).", code="agent_protocol")
+        if status >= 300:
+            text = f"{who} is elsewhere (HTTP {status}); configure the address that it redirects to."
+            return SourceError(text, code="agent_protocol")
+        return SourceError(f"{who} answered with {self.kind or 'nothing'}, which is not A2A.", code="agent_protocol")
+
+
+def _aiohttp() -> Any:
+    try:
+        import aiohttp
+    except ImportError:
+        raise MissingExtra("aiohttp", "a2a") from None
+    return aiohttp
+
+
+def _failure(error: Exception, who: str, begun: bool) -> SourceError:
+    """``error`` of aiohttp in our words. ``begun``: some of the answer had come."""
+    http = _aiohttp()
+    if isinstance(error, http.ConnectionTimeoutError):
+        return SourceError(f"{who} did not accept a connection in time.", code="agent_unreachable", retryable=True)
+    if isinstance(error, TimeoutError):
+        if begun:
+            return SourceError(f"{who} fell silent.", code="agent_timeout_idle", retryable=True)
+        return SourceError(f"{who} did not begin to answer in time.", code="agent_timeout_first_byte", retryable=True)
+    if isinstance(error, http.ClientConnectorError):
+        return SourceError(f"{who} cannot be reached.", code="agent_unreachable", retryable=True)
+    if isinstance(error, http.ClientPayloadError | http.ClientConnectionError | ConnectionError):
+        when = "in the middle of its answer" if begun else "before it answered"
+        return SourceError(f"{who} closed the connection {when}.", code="agent_disconnected", retryable=True)
+    return SourceError(f"{who} does not speak HTTP as expected ({type(error).__name__}).", code="agent_protocol")

@@ -1,0 +1,152 @@
+"""Tool results: the three reports of one result become one, with the text that the model will read. Pure.
+
+A call's end is reported by ``tools`` (at once), by ``messages`` and by ``updates`` (when its node committed it).
+Middleware may still rewrite what ``tools`` reported. Where the commit follows at once, because the call has a task of
+its own (agents do it so), the committed ToolMessage is the result, and so it is for every error. Otherwise the first
+report is.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ...events import Event, ToolCallFinished, ToolOutputDelta, ToolReturned
+from ._failures import explain
+from ._lanes import Call, Lane, Lanes, announce, end
+
+
+class Results:
+    """The tool calls of one run, from their start to their result.
+
+    ``resumed``: the run continues an interrupted one, so a committed result may belong to a call of the run before.
+    """
+
+    def __init__(self, lanes: Lanes, resumed: bool) -> None:
+        self._lanes = lanes
+        self._resumed = resumed
+        self._held: dict[Call, tuple[Lane, str, bool]] = {}  # not committed yet: the text, whether it is an error
+
+    def started(self, lane: Lane, data: dict[str, Any], out: list[Event]) -> None:
+        """A tool began to run (again, after a retry)."""
+        call_id = data["tool_call_id"]
+        call = lane.calls.get(call_id)
+        if call is None:
+            call = announce(lane, call_id, data.get("tool_name") or "unknown", data.get("input") or {}, out)
+        call.running = True
+        call.solo = self._lanes.solo(lane, call_id)
+        self._close(lane, call, out)
+
+    def call(self, lane: Lane, call_id: str, out: list[Event]) -> Call:
+        """The newest call with this id; one that nobody announced is announced now."""
+        return lane.calls.get(call_id) or announce(lane, call_id, "unknown", None, out)
+
+    def output(self, lane: Lane, call_id: str, delta: Any, out: list[Event]) -> None:
+        """A running tool reported output."""
+        out.append(ToolOutputDelta(agent=lane.path, call_id=self.call(lane, call_id, out).id, content=delta))
+
+    def finished(self, lane: Lane, call_id: str, output: Any, out: list[Event]) -> None:
+        """A tool returned ``output``: a ToolMessage, a Command with some, or any value when no model called it."""
+        call = self.call(lane, call_id, out)
+        call.running = False
+        is_command = hasattr(output, "goto")
+        messages = tool_messages(output.update) if is_command else [output] if _is_tool_message(output) else []
+        if not messages and not is_command:
+            self._return(lane, call, _text(output), False, "", out)
+        for message in messages:
+            if lane.calls.get(message.tool_call_id) is not call:
+                other = message.tool_call_id
+                owner = lane.calls.get(other) or announce(lane, other, message.name or call.name, None, out)
+                self._commit(lane, owner, message, out)
+            elif call.solo:
+                self._held[call] = (lane, _text(message.content), message.status == "error")
+            else:
+                self._commit(lane, call, message, out)
+
+    def failed(self, lane: Lane, call_id: str, out: list[Event]) -> None:
+        """A tool raised. What it said may be rewritten before the model reads it, or may end the run."""
+        call = self.call(lane, call_id, out)
+        call.running = False
+        text = f"Error: the tool {call.name} failed."
+        if call.solo or call.asked:
+            self._held[call] = (lane, text, True)
+        else:
+            self._return(lane, call, text, True, "", out)
+
+    def committed(self, lane: Lane, message: Any, out: list[Event]) -> None:
+        """A ToolMessage is in the state now. One for a call of an earlier run matters only when that run is resumed."""
+        call = lane.calls.get(message.tool_call_id)
+        if call is None:
+            if not self._resumed:
+                return
+            call = announce(lane, message.tool_call_id, message.name or "unknown", None, out)
+        self._commit(lane, call, message, out)
+
+    def task_ended(self, lane: Lane, calls: list[Call], error: BaseException | None, out: list[Event]) -> None:
+        """The task that ran ``calls`` ended: nothing will be committed any more."""
+        for call in calls:
+            if call.returned:
+                continue
+            if error is not None and (call in self._held or call.running):
+                self._return(lane, call, f"Error: {explain(error, call.name)}", True, "", out)
+            elif call in self._held:
+                self._release(call, out)
+
+    def flush(self, out: list[Event]) -> None:
+        """The stream ended: results that were never committed are results all the same."""
+        for call in list(self._held):
+            self._release(call, out)
+
+    def _release(self, call: Call, out: list[Event]) -> None:
+        lane, text, is_error = self._held[call]
+        self._return(lane, call, text, is_error, "", out)
+
+    def _commit(self, lane: Lane, call: Call, message: Any, out: list[Event]) -> None:
+        self._return(lane, call, _text(message.content), message.status == "error", message.id or "", out)
+
+    def _return(self, lane: Lane, call: Call, text: str, is_error: bool, message_id: str, out: list[Event]) -> None:
+        self._held.pop(call, None)
+        if call.returned:
+            return
+        call.returned, call.running = True, False
+        self._close(lane, call, out)
+        end(call.lanes, is_error, out)
+        error = text if is_error else None
+        result = ToolReturned(
+            agent=lane.path, call_id=call.id, content=text, message_id=message_id, is_error=is_error, error=error
+        )
+        out.append(result)
+        if is_error:
+            out.extend(lane.plan.revert(call.id))
+
+    def _close(self, lane: Lane, call: Call, out: list[Event]) -> None:
+        if not call.closed:
+            call.closed = True
+            out.append(ToolCallFinished(agent=lane.path, call_id=call.id))
+
+
+def _is_tool_message(value: Any) -> bool:
+    return getattr(value, "type", None) == "tool" and hasattr(value, "tool_call_id")
+
+
+def tool_messages(update: Any) -> list[Any]:
+    """The ToolMessages in a state update: of a node, or of a Command."""
+    messages = update.get("messages") if isinstance(update, dict) else None
+    messages = getattr(messages, "value", messages)  # an Overwrite
+    items = messages if isinstance(messages, list | tuple) else [messages]
+    return [item for item in items if _is_tool_message(item)]
+
+
+def _text(content: Any) -> str:
+    """A result as the one string that clients show: text blocks joined, everything else as JSON."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(_is_text(block) for block in content):
+        return "".join(block if isinstance(block, str) else block["text"] for block in content)
+    return json.dumps(content, ensure_ascii=False, default=lambda value: f"<{type(value).__name__}>")
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, str) or (
+        isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+    )

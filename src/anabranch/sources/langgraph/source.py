@@ -1,0 +1,151 @@
+"""A LangGraph graph as a source: one ``astream`` call for a run, its parts as they come.
+
+Where the conversation comes from: a graph without a checkpointer gets all messages of the request; one with a
+checkpointer has the conversation itself, so it gets only the newest user messages that it does not have yet.
+
+LangGraph cannot be paused: tools and models write into an unbounded queue. The limit on what a run may hold is the
+runner's, which closes the generator that ``open`` returns; that stops the graph, its models and its tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from contextvars import ContextVar, Token
+from typing import Any
+
+from ...errors import ClientError, MissingExtra
+from ...events import Event
+from ...request import RunRequest
+from ...scope import Scope, entered
+from .translate import BREAKPOINT, MODES, LangGraphTranslator
+
+
+class LangGraphSource:
+    """Runs ``graph`` (anything with LangGraph's ``astream``: create_agent, create_deep_agent, a compiled StateGraph).
+
+    Inside its nodes and tools ``anabranch.current()`` is the agent that runs there. The graph's own recursion limit
+    holds. Raises ``MissingExtra`` when a run is opened and langgraph is not installed.
+    """
+
+    def __init__(self, graph: Any, *, name: str = "") -> None:
+        self._graph = graph
+        self.name = name or str(getattr(graph, "name", "") or "")
+
+    def translator(self, request: RunRequest) -> LangGraphTranslator:
+        """A fresh translator for the parts of ``open(request)``."""
+        return LangGraphTranslator(resumed=bool(request.resume))
+
+    async def open(self, request: RunRequest) -> AsyncGenerator[Any, None]:
+        """Run the graph on ``request`` and give its stream parts.
+
+        Raises ``ClientError`` when an interrupt is answered that the graph cannot have asked, ``ModelTruncated`` when a
+        model's answer broke off, and whatever else the graph raises.
+        """
+        scope = Scope(_emitter())
+        from .guard import ModelGuard
+
+        config = {"configurable": {"thread_id": request.thread_id}, "callbacks": [ModelGuard()]}
+        given = await self._input(request, config)
+        apart = _Apart()
+        parts = self._graph.astream(given, config, stream_mode=list(MODES), subgraphs=True, version="v2")
+        async with aclosing(parts):
+            while True:
+                # Not around the loop: a generator shares its context with whoever reads it.
+                with entered(scope), apart:
+                    try:
+                        part = await anext(parts)
+                    except StopAsyncIteration:
+                        return
+                yield part
+
+    async def _input(self, request: RunRequest, config: Any) -> Any:
+        from langgraph.types import Command
+
+        from ._history import conversation, unanswered
+
+        checkpointer = getattr(self._graph, "checkpointer", None)
+        if request.resume:
+            if not checkpointer:
+                message = (
+                    "This agent keeps no checkpoints, so it cannot go on after a question: give it a checkpointer."
+                )
+                raise ClientError(message, code="not_resumable", status=409)
+            answers = {answer.interrupt_id: answer.payload for answer in request.resume}
+            return None if BREAKPOINT in answers else Command(resume=answers)
+        messages = conversation(request.messages)
+        if checkpointer:
+            state = await self._graph.aget_state(config)
+            stored = state.values.get("messages") or () if isinstance(state.values, dict) else ()
+            if stored:
+                messages = [*unanswered(stored), *_news(messages, {message.id for message in stored})]
+        return {"messages": messages}
+
+
+class _Apart:
+    """While entered, nothing of a graph whose tool runs this one is to be seen.
+
+    Otherwise LangGraph would give the outer graph's stream a copy of every token, as if its own root had said it.
+    """
+
+    __slots__ = ("_tokens", "_variables")
+
+    def __init__(self) -> None:
+        from langchain_core.runnables.config import var_child_runnable_config
+
+        self._variables: tuple[ContextVar[Any], ...] = (var_child_runnable_config, *_writer_variable())
+        self._tokens: list[Token[Any]] = []
+
+    def __enter__(self) -> None:
+        self._tokens = [variable.set(None) for variable in self._variables]
+
+    def __exit__(self, *_: object) -> None:
+        for variable, token in zip(self._variables, self._tokens, strict=True):
+            variable.reset(token)
+
+
+def _news(messages: list[Any], stored: set[str | None]) -> list[Any]:
+    """The user messages at the end of ``messages`` that are not stored."""
+    end = len(messages)
+    while end and messages[end - 1].type == "human" and messages[end - 1].id not in stored:
+        end -= 1
+    return messages[end:]
+
+
+def scope_of(runtime: Any) -> Scope:
+    """The scope of the tool call that was given ``runtime`` (a ``ToolRuntime``).
+
+    Unlike ``anabranch.current()`` it may be handed to other threads and tasks. Outside of a run it emits nowhere.
+    """
+    return Scope(_tool_writer() or runtime.emit_output_delta)
+
+
+def _emitter() -> Callable[[Event], None]:
+    """Emits into the tool call, or else the node, that is running where it is called.
+
+    It raises ``RuntimeError`` where neither runs: in a thread or a callback that does not have the tool's context.
+    """
+    try:
+        from langgraph.config import get_stream_writer
+    except ImportError:
+        raise MissingExtra("langgraph", "langgraph") from None
+
+    def emit(event: Event) -> None:
+        writer = _tool_writer() or get_stream_writer()
+        writer(event)
+
+    return emit
+
+
+def _tool_writer() -> Callable[[Any], None] | None:
+    """The writer of the tool call that is running here."""
+    return next((variable.get() for variable in _writer_variable()), None)
+
+
+def _writer_variable() -> tuple[ContextVar[Any], ...]:
+    """LangGraph's variable for that writer, which it does not publish; none in a version that does not have it."""
+    try:
+        from langgraph.pregel._tools import _tool_call_writer
+    except ImportError:
+        return ()
+    return (_tool_call_writer,)

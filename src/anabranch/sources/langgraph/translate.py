@@ -1,0 +1,284 @@
+"""LangGraph's stream parts become events. Pure, and told by shape alone: neither langgraph nor langchain is imported.
+
+``feed`` takes the parts of ONE call::
+
+    graph.astream(input, config, stream_mode=[*MODES], subgraphs=True, version="v2")
+
+All five modes are needed: ``messages`` has the text, ``tools`` the execution and output of tools, ``tasks`` says which
+tool call a namespace belongs to, ``updates`` has interrupts, the plan and what was committed, ``custom`` is the graph's
+own. What arrives by several of them is told once. The machines behind: ``_lanes`` (who speaks), ``_turns`` (model
+calls), ``_results`` (tool results), ``_plan`` (todos).
+
+Local ids: an agent is the path of call ids that led to it; a message is its LangChain id; a call is the provider's id.
+
+Deliberate divergences: calls without any result (structured output) get an empty one; a result that only says what a
+run before already said (a task restored from a checkpoint, history patched by middleware) is not shown again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...errors import AnabranchError
+from ...events import (
+    EVENT_TYPES,
+    ROOT,
+    AgentFailed,
+    AgentFinished,
+    AgentStarted,
+    Custom,
+    Event,
+    Interrupted,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StateDelta,
+    StateSnapshot,
+)
+from ...scope import join, under
+from ._failures import explain
+from ._lanes import Call, Lane, Lanes, Task, end, settle_unused
+from ._results import Results, tool_messages
+from ._turns import Turns, is_internal, written
+
+MODES = ("messages", "updates", "custom", "tools", "tasks")
+"""The stream modes that the translator needs."""
+
+BREAKPOINT = "breakpoint"
+"""The interrupt id of a stop that asks nothing; it is answered by going on."""
+
+_EVENTS = frozenset(EVENT_TYPES)
+_OF_A_RUN = frozenset({RunStarted, RunResumed, RunFinished, RunFailed})
+
+
+class LangGraphTranslator:
+    """One run of a graph. ``resumed``: the run answers an interrupt of an earlier one."""
+
+    def __init__(self, *, resumed: bool = False) -> None:
+        self._resumed = resumed
+        self._lanes = Lanes()
+        self._turns = Turns()
+        self._results = Results(self._lanes, resumed)
+        self._asked: set[str] = set()
+        self._unasked: dict[str, Interrupted] = {}
+        self._blame: tuple[BaseException | None, str | None] = (None, None)
+        self._has_state = False
+
+    def feed(self, part: dict[str, Any]) -> list[Event]:
+        """The events that one part means, in order."""
+        out: list[Event] = []
+        kind, data = part["type"], part["data"]
+        if kind == "messages":
+            message, meta = data
+            turn = self._turns.by_id.get(message.id)
+            if turn is None:
+                self._message(part["ns"], message, meta, out)
+            elif not turn.hidden and message.type == "AIMessageChunk":
+                self._turns.read(turn, message, out)
+        elif kind == "tools":
+            self._tool(self._lanes.at(part["ns"], None, out), data, out)
+        elif kind == "custom":
+            self._custom(self._lanes.at(part["ns"], None, out), data, out)
+        elif kind == "tasks":
+            self._task(part["ns"], data, out)
+        elif kind == "updates":
+            self._update(part["ns"], data, out)
+        return out
+
+    def close(self, error: BaseException | None) -> list[Event]:
+        """The events owed at the end: what was held back, and how the run ended.
+
+        The iterator's own end is LangGraph's finish marker; a message that broke off makes it a failure all the same.
+        """
+        out: list[Event] = []
+        self._results.flush(out)
+        if error is not None:
+            if not isinstance(error, AnabranchError):
+                tool = self._blame[1] if self._blame[0] is error else None
+                known = explain(error, tool)
+                failure = RunFailed(code=known.code, message=str(known), retryable=known.retryable, side=known.side)
+                out.append(failure)
+            return out
+        out.extend(self._unasked.values())
+        if self._turns.is_cut():
+            out.append(RunFailed(code="model_truncated", message="A model's answer broke off.", retryable=True))
+        elif self._asked or self._unasked:
+            out.append(RunFinished(outcome="interrupted"))
+        else:
+            settle_unused(self._lanes.root, out)
+            out.append(RunFinished())
+        return out
+
+    # --- messages ----------------------------------------------------------------------------------------------
+
+    def _message(self, ns: tuple[str, ...], message: Any, meta: dict[str, Any], out: list[Event]) -> None:
+        """A message seen for the first time."""
+        if message.type in ("AIMessageChunk", "ai"):
+            if is_internal(meta):
+                self._turns.hide(message, self._lanes.root)
+                return
+            name = meta.get("lc_agent_name")
+            lane, task_id = self._lanes.speaking(ns, meta.get("langgraph_checkpoint_ns") or "", name, out)
+            self._turns.read(self._turns.begin(message, meta, lane, task_id), message, out)
+        elif message.type == "tool":
+            self._results.committed(self._lanes.at(ns, None, out), message, out)
+
+    # --- tools -------------------------------------------------------------------------------------------------
+
+    def _tool(self, lane: Lane, data: dict[str, Any], out: list[Event]) -> None:
+        event, call_id = data["event"], data["tool_call_id"]
+        if event == "tool-output-delta":
+            delta = data["delta"]
+            if type(delta) in _EVENTS:
+                self._relay(lane, self._results.call(lane, call_id, out), delta, out)
+            else:
+                self._results.output(lane, call_id, delta, out)
+        elif event == "tool-started":
+            self._results.started(lane, data, out)
+        elif event == "tool-finished":
+            self._results.finished(lane, call_id, data["output"], out)
+        elif event == "tool-error":
+            self._results.failed(lane, call_id, out)
+
+    def _relay(self, lane: Lane, call: Call, event: Any, out: list[Event]) -> None:
+        """An event that a tool emitted, in its place. The lanes it opens are the call's, however they are called."""
+        kind, agent = type(event), event.agent
+        if kind in _OF_A_RUN:
+            return  # a tool cannot begin or end the run that called it
+        if agent == ROOT:
+            out.append(under(lane.path, event))
+            return
+        path = join(lane.path, f"{call.id}/{agent}")
+        if kind is AgentStarted:
+            opened = Lane(path)
+            call.lanes.append(opened)
+            parent, caller = lane.path, event.call_id
+            if event.parent != ROOT:
+                parent = join(lane.path, f"{call.id}/{event.parent}")
+            elif caller is None or caller in lane.calls:
+                caller = lane.calls[caller].id if caller else call.id
+            out.append(replace(event, agent=path, parent=parent, call_id=caller))
+            return
+        if kind is AgentFinished or kind is AgentFailed:
+            for opened in call.lanes:
+                opened.is_open = opened.is_open and opened.path != path
+        out.append(replace(event, agent=path))
+
+    def _custom(self, lane: Lane, data: Any, out: list[Event]) -> None:
+        if type(data) not in _EVENTS:
+            out.append(Custom(agent=lane.path, name="langgraph", value=data))
+        elif type(data) not in _OF_A_RUN:
+            out.append(under(lane.path, data))
+
+    # --- tasks -------------------------------------------------------------------------------------------------
+
+    def _task(self, ns: tuple[str, ...], data: dict[str, Any], out: list[Event]) -> None:
+        lane = self._lanes.at(ns, (data.get("metadata") or {}).get("lc_agent_name"), out)
+        if "result" not in data:
+            self._lanes.task_started(lane, data)
+            return
+        task = self._lanes.task_ended(data["id"])
+        error = data.get("error")
+        calls = [] if task is None else [lane.calls[c["id"]] for c in task.calls if c.get("id") in lane.calls]
+        if interrupts := data.get("interrupts"):
+            for interrupt in interrupts:
+                caller = calls[0] if task is not None and task.solo and calls else None
+                self._ask(_question(lane, caller, interrupt), out)
+            return  # suspended: its agents and calls stay open
+        if error is not None:
+            lane.error = error
+            self._accuse(error, task)
+        else:
+            self._turns.task_ended(data["id"], out)
+        if task is not None:
+            self._results.task_ended(lane, calls, error, out)
+            end(task.lanes, error is not None, out)
+
+    def _accuse(self, error: Any, task: Task | None) -> None:
+        """Remember what failed first: the innermost task reports an error before the tasks around it do."""
+        if self._blame[0] is not error:
+            tool = task.calls[0].get("name") or "unknown" if task is not None and task.solo else None
+            self._blame = (error, tool)
+
+    # --- updates -----------------------------------------------------------------------------------------------
+
+    def _update(self, ns: tuple[str, ...], data: dict[str, Any], out: list[Event]) -> None:
+        lane = self._lanes.at(ns, None, out)
+        cached = bool((data.get("__metadata__") or {}).get("cached"))
+        if cached and self._resumed:
+            return  # restored from the checkpoint: the run before told it
+        for node, update in data.items():
+            if node == "__interrupt__":
+                self._interrupted(lane, update)
+                continue
+            for change in update if isinstance(update, list | tuple) else (update,):
+                if not isinstance(change, dict):
+                    continue
+                if cached:  # no node ran, so no other mode has told its messages
+                    for message in change.get("messages") or ():
+                        if getattr(message, "type", None) == "ai" and message.id not in self._turns.by_id:
+                            self._message(ns, message, {}, out)
+                self._changed(lane, change, out)
+
+    def _changed(self, lane: Lane, change: dict[str, Any], out: list[Event]) -> None:
+        for message in tool_messages(change):
+            self._results.committed(lane, message, out)
+        for text in written(change):
+            self._turns.tell(lane, text, out)
+        if (todos := change.get("todos")) is not None:
+            self._planned(lane, todos, out)
+
+    def _planned(self, lane: Lane, todos: Any, out: list[Event]) -> None:
+        out.extend(lane.plan.commit(todos))
+        if lane is not self._lanes.root:
+            return
+        if self._has_state:
+            out.append(StateDelta(patch=[{"op": "replace", "path": "/todos", "value": todos}]))
+        else:
+            self._has_state = True
+            out.append(StateSnapshot(value={"todos": todos}))
+
+    def _interrupted(self, lane: Lane, interrupts: Any) -> None:
+        """Questions are asked when their task reports them, which is when the call that asks is known."""
+        if not interrupts:  # a breakpoint: the graph stops before or after a node, and asks nothing
+            self._unasked.setdefault(
+                "breakpoint", Interrupted(interrupt_id="breakpoint", reason="langgraph:breakpoint")
+            )
+        for interrupt in interrupts:
+            if interrupt.id not in self._asked:
+                self._unasked.setdefault(interrupt.id, _question(lane, None, interrupt))
+
+    def _ask(self, question: Interrupted, out: list[Event]) -> None:
+        """The same interrupt is reported again in the namespace of every agent above the one that asks."""
+        self._unasked.pop(question.interrupt_id, None)
+        if question.interrupt_id not in self._asked:
+            self._asked.add(question.interrupt_id)
+            out.append(question)
+
+
+def _question(lane: Lane, call: Call | None, interrupt: Any) -> Interrupted:
+    """An interrupt of LangGraph's own form, or that of its human-in-the-loop middleware."""
+    if not isinstance(interrupt, dict):
+        fields = ("id", "value", "response_schema")
+        interrupt = {field: getattr(interrupt, field, None) for field in fields}
+    value = interrupt["value"]
+    said = value if isinstance(value, dict) else {"message": value}
+    message, reason = said.get("message"), said.get("reason")
+    if requests := said.get("action_requests"):
+        reason = "tool_call"
+        message = "\n\n".join(str(request.get("description") or request.get("name")) for request in requests)
+        if len(requests) == 1:
+            named = [c for c in lane.every_call if c.name == requests[0].get("name") and not c.returned]
+            call = named[-1] if named else call
+    return Interrupted(
+        agent=lane.path,
+        interrupt_id=interrupt["id"],
+        reason=reason if isinstance(reason, str) else "langgraph:interrupt",
+        message=message if isinstance(message, str) else None,
+        schema=interrupt.get("response_schema") or said.get("schema"),
+        call_id=call.id if call else None,
+        metadata={"value": value},
+    )

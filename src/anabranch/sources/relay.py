@@ -1,0 +1,111 @@
+"""Streaming one agent inside another: a source's events in a lane of the run that called it.
+
+The caller is a tool. It gets the agent's whole text back for its model, while every event reaches the client as it
+comes. Thin: what items mean is the source's translator's, what is lawful is the grammar's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing, suppress
+
+import msgspec
+
+from ..errors import describe, scrub
+from ..events import (
+    ROOT,
+    Event,
+    MessageFinished,
+    MessageReset,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+)
+from ..request import RunRequest
+from ..scope import Lane
+from ._base import Source, Translator
+
+
+class Relayed(msgspec.Struct, frozen=True):
+    """How a relayed agent ended: its root text, exact, and the failure if there was one.
+
+    The text is that of its messages in the order they began, without those that were voided or only told of progress.
+    """
+
+    text: str
+    failed: RunFailed | None = None
+    suspended: bool = False
+
+
+async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
+    """Run ``source`` on ``request`` and emit its events into ``lane``, which has ended afterwards.
+
+    A failure of the agent is returned, not raised, so that it stays in its lane; a cancellation passes through, after
+    the agent was stopped.
+    """
+    taken = _Taken(lane)
+    translator: Translator | None = None
+    error: Exception | None = None
+    try:
+        translator = source.translator(request)
+        async with aclosing(source.open(request)) as items:
+            async for item in items:
+                taken.all(translator.feed(item))
+                if taken.ended is not None:
+                    break
+    except Exception as failure:
+        error = failure
+    except asyncio.CancelledError:
+        with suppress(Exception):  # the caller may be gone already, and its framework refuse the event
+            lane.finish("cancelled")
+        raise
+    if translator and taken.ended is None:
+        try:
+            taken.all(translator.close(error))
+        except Exception as failure:
+            error = error or failure
+    ended = taken.ended or _failure(error)
+    if isinstance(ended, RunFailed):
+        ended = RunFailed(code=ended.code, message=scrub(ended.message), retryable=ended.retryable)
+        lane.fail(ended.code, ended.message)
+        return Relayed(taken.text, ended)
+    suspended = ended.outcome == "interrupted"
+    lane.finish("suspended" if suspended else ended.outcome)
+    return Relayed(taken.text, suspended=suspended)
+
+
+class _Taken:
+    """What came of the agent so far."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._texts: dict[str, list[str]] = {}
+        self.ended: RunFinished | RunFailed | None = None
+
+    def all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, RunFinished | RunFailed):
+                self.ended = self.ended or event
+            elif not isinstance(event, RunStarted):
+                if event.agent == ROOT:
+                    self._note(event)
+                self._lane.emit(event)
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, TextDelta):
+            self._texts.setdefault(event.message_id, []).append(event.delta)
+        elif isinstance(event, MessageReset) or (isinstance(event, MessageFinished) and event.phase == "progress"):
+            self._texts.pop(event.message_id, None)
+
+    @property
+    def text(self) -> str:
+        return "".join(piece for pieces in self._texts.values() for piece in pieces)
+
+
+def _failure(error: Exception | None) -> RunFailed:
+    if error is None:
+        return RunFailed(code="no_end", message="The agent's stream stopped without an end.")
+    known = describe(error)
+    return RunFailed(code=known.code, message=str(known), retryable=known.retryable)

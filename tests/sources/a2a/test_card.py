@@ -1,0 +1,103 @@
+"""Agent cards: where the agent really is."""
+
+import json
+from typing import Any
+
+import pytest
+
+from anabranch.errors import SourceError
+from anabranch.sources.a2a._card import card_urls, read_card, rpc_url
+
+Json = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("advertised", "configured", "url"),
+    [
+        # what the agent sees of itself
+        ("http://0.0.0.0:8000/", "http://komodor:9001", "http://komodor:9001/"),
+        ("http://[::]:8000/a2a", "http://komodor:9001", "http://komodor:9001/a2a"),
+        ("http://localhost:8000/", "https://gate.example/komodor", "https://gate.example/komodor/"),
+        ("http://127.0.0.1:8000/rpc", "https://gate.example/komodor/", "https://gate.example/komodor/rpc"),
+        ("http://localhost:8000/", "http://localhost:9001", "http://localhost:9001/"),
+        # a prefix or a proxy (A2A-39)
+        ("http://0.0.0.0:8000/komodor/rpc", "https://gate.example/komodor", "https://gate.example/komodor/rpc"),
+        ("http://gate.example/rpc", "https://gate.example/komodor", "https://gate.example/komodor/rpc"),
+        ("http://komodor:8000/", "http://komodor", "http://komodor/"),
+        ("http://0.0.0.0:8000/", "https://h.example/.well-known/agent-card.json", "https://h.example/"),
+        # an address that is meant as it is
+        ("https://agents.example/rpc", "http://komodor:9001", "https://agents.example/rpc"),
+        ("http://komodor:9001/rpc", "http://komodor:9001/card", "http://komodor:9001/rpc"),
+        ("/rpc", "http://komodor:9001", "http://komodor:9001/rpc"),
+        ("", "http://komodor:9001/rpc", "http://komodor:9001/rpc"),
+        # credentials of the configured address stay with it
+        ("http://0.0.0.0:8000/", "http://me:pw@komodor:9001", "http://me:pw@komodor:9001/"),
+        ("http://other:9001/", "http://me:pw@komodor:9001", "http://other:9001/"),
+    ],
+)
+def test_the_configured_address_wins_over_one_that_only_the_agent_can_use(
+    advertised: str, configured: str, url: str
+) -> None:
+    assert rpc_url(advertised, configured) == url
+
+
+@pytest.mark.parametrize(
+    ("configured", "urls"),
+    [
+        ("http://h:1", ["http://h:1/.well-known/agent-card.json", "http://h:1/.well-known/agent.json"]),
+        (
+            "http://h:1/a2a/",
+            [
+                "http://h:1/a2a/.well-known/agent-card.json",
+                "http://h:1/a2a/.well-known/agent.json",
+                "http://h:1/.well-known/agent-card.json",
+                "http://h:1/.well-known/agent.json",
+            ],
+        ),
+        ("http://h:1/cards/komodor.json", ["http://h:1/cards/komodor.json"]),
+    ],
+)
+def test_a_card_is_looked_for_under_the_path_and_at_the_origin(configured: str, urls: list[str]) -> None:
+    assert card_urls(configured) == urls
+
+
+def interface(binding: str = "JSONRPC", version: str = "1.0", **more: str) -> Json:
+    return {"url": "http://0.0.0.0:1/", "protocolBinding": binding, "protocolVersion": version, **more}
+
+
+def card(*interfaces: Json, **more: Any) -> bytes:
+    return json.dumps({"name": "komodor", "supportedInterfaces": interfaces, "skills": [], **more}).encode()
+
+
+def test_the_first_interface_that_speaks_json_rpc_of_version_1_is_taken() -> None:
+    data = card(
+        interface("GRPC"),
+        interface("JSONRPC", "0.3", url="http://0.0.0.0:1/old"),
+        interface("JSONRPC", "1.0.1", url="http://0.0.0.0:1/new", tenant="acme"),
+        interface(),
+        capabilities={"streaming": True, "extensions": []},
+    )
+    assert read_card(data, "http://h", "The agent") == ("http://h/new", "komodor", True, "acme")
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"capabilities": {}}, {"capabilities": {"streaming": False}}])
+def test_an_agent_that_does_not_say_that_it_streams_does_not(capabilities: Json) -> None:
+    assert not read_card(card(interface(), **capabilities), "http://h", "The agent").streaming
+
+
+@pytest.mark.parametrize(
+    ("data", "flaw"),
+    [
+        (card(interface(version="0.3")), "speaks A2A 0.3 only, which is not supported yet"),
+        (json.dumps({"name": "k", "url": "http://h", "protocolVersion": "0.2.6"}).encode(), "speaks A2A 0.2.6 only"),
+        (json.dumps({"name": "k", "url": "http://h"}).encode(), "speaks A2A 0.3 only"),
+        (card(interface("GRPC"), interface("HTTP+JSON")), "speaks A2A over GRPC, HTTP\\+JSON only; JSONRPC is needed"),
+        (card(), "an agent card without an interface"),
+        (b"<html>", "an agent card that cannot be read"),
+        (b"[]", "an agent card that cannot be read"),
+    ],
+)
+def test_a_card_that_cannot_be_used_is_an_error_that_names_the_agent_and_says_why(data: bytes, flaw: str) -> None:
+    with pytest.raises(SourceError, match=f"^The agent komodor .*{flaw}") as raised:
+        read_card(data, "http://h", "The agent komodor")
+    assert raised.value.code == "agent_protocol"

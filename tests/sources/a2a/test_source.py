@@ -1,0 +1,578 @@
+"""Remote agents in other processes and servers that misbehave: what is read, asked, kept and cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from referee import judged
+
+from anabranch import events as ev
+from anabranch.demo._process import started
+from anabranch.errors import ConfigError, MissingExtra, SourceError
+from anabranch.grammar import Grammar
+from anabranch.request import Message, RunRequest
+from anabranch.sources.a2a import A2ASource, A2ATranslator
+from tests.agents.remote import HUGE, TOKENS
+
+from ._cases import DONE, TASK, artifact, error, result, says, task
+from ._raw import Request, card, raw
+
+TEXT = "".join(TOKENS)
+HALF = "".join(TOKENS[: len(TOKENS) // 2])
+
+pytestmark = pytest.mark.process
+
+
+def asks(text: str) -> RunRequest:
+    earlier = Message(id="0", role="user", content="an earlier question")
+    return RunRequest(run_id="r", thread_id="t", messages=(earlier, Message(id="1", role="user", content=text)))
+
+
+class Run:
+    """One run of a source through translator and grammar, to its end."""
+
+    def __init__(self, translator: A2ATranslator, events: list[ev.Event], error: Exception | None) -> None:
+        self.text, self.remote, self.error = translator.text, translator.remote, error
+        self.last = events[-1]
+        self.end = self.last.code if isinstance(self.last, ev.RunFailed) else self.last.outcome  # type: ignore[union-attr]
+        self.shown = "".join(event.delta for event in events if isinstance(event, ev.TextDelta))
+
+
+async def run(source: A2ASource, text: str = "hi", **options: str) -> Run:
+    request, grammar, error = asks(text), Grammar(), None
+    translator = source.translator(request)
+    events = grammar.feed(ev.RunStarted(run_id="r", thread_id="t"))
+    try:
+        async with asyncio.timeout(20), aclosing(source.open(request, **options)) as items:
+            async for item in items:
+                events += [legal for event in translator.feed(item) for legal in grammar.feed(event)]
+                if grammar.ended:
+                    break
+    except SourceError as failure:
+        error = failure
+    events += [legal for event in translator.close(error) for legal in grammar.feed(event)]
+    events += grammar.close(error)
+    judged(events)
+    assert grammar.repairs == {}
+    return Run(translator, events, error)
+
+
+@asynccontextmanager
+async def source_of(url: str, **options: Any) -> AsyncIterator[A2ASource]:
+    source = A2ASource(url, **options)
+    try:
+        yield source
+    finally:
+        async with asyncio.timeout(10):
+            await source.aclose()
+
+
+async def sent(url: str) -> dict[str, Any]:
+    """What an agent says that it was asked and has sent."""
+    async with aiohttp.ClientSession() as client, client.get(f"{url}/sent") as response:
+        return dict(await response.json())
+
+
+@pytest.fixture(scope="module")
+async def remote() -> AsyncIterator[str]:
+    """A raw agent that does what the question says."""
+    async with started("tests.agents.remote", "--rate", "0") as url:
+        yield url
+
+
+# --- what is read ------------------------------------------------------------------------------------------------
+
+
+async def test_tokens_of_an_agent_on_the_official_sdk_arrive_while_it_still_sends_and_exactly() -> None:
+    async with started("anabranch.demo.agents", "komodor", "--rate", "400") as url, source_of(url) as source:
+        request, arrived, said = asks("show me clusters"), [], 0
+        translator = source.translator(request)
+        async with asyncio.timeout(20), aclosing(source.open(request)) as items:
+            async for item in items:
+                for event in translator.feed(item):
+                    if isinstance(event, ev.TextDelta):
+                        said += len(event.delta)
+                        arrived.append((said, time.monotonic_ns()))
+        agent = await sent(url)
+    assert translator.text == agent["text"]
+    assert translator.remote.task_id == agent["task_id"]
+    # A2A-19: each token on its own and long before the last one was sent, not one batch at the end.
+    assert [size for size, _ in arrived] == [size for size, _ in agent["stamps"]]
+    lags = sorted(at - before for (_, at), (_, before) in zip(arrived, agent["stamps"], strict=True))
+    assert arrived[0][1] < agent["stamps"][-1][1]
+    assert lags[len(lags) // 2] < 100e6, "half of the tokens took more than 100 ms"
+
+
+WHOLE = [
+    *("ok", "crlf", "multi_data_lines", "comments", "split", "message_only", "status_text", "cumulative"),
+    *("append_first", "final_recap", "echo_user", "slow_start"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "end"),
+    [
+        *((mode, TEXT, "success") for mode in WHOLE),
+        ("empty", "", "success"),
+        ("data_part", "", "success"),
+        ("huge", HUGE, "success"),
+        ("no_terminal", TEXT, "no_end"),
+        ("failed", HALF, "agent_failed"),
+        ("rejected", "", "agent_rejected"),
+        ("canceled", HALF, "cancelled"),
+        ("input_required", "", "interrupted"),
+        ("rpc_error", "", "agent_failed"),
+        ("rpc_error_mid", HALF, "agent_failed"),
+        ("http_500", "", "agent_failed"),
+        ("html", "", "agent_protocol"),
+    ],
+)
+async def test_an_agent_is_asked_once_and_its_text_and_end_are_exact(
+    remote: str, mode: str, text: str, end: str
+) -> None:
+    before = await sent(remote)
+    async with source_of(remote) as source:
+        done = await run(source, f"mode={mode}")
+    after = await sent(remote)
+    assert (done.text, done.end) == (text, end)
+    assert done.shown == text
+    assert after["requests"] - before["requests"] == 1
+    assert after["cancels"] == before["cancels"], "a task that is over was cancelled"
+
+
+@pytest.mark.parametrize(("mode", "text"), [("killed_before", ""), ("killed_mid", HALF), ("killed_end", TEXT)])
+async def test_the_text_of_an_agent_that_was_killed_is_kept_and_its_end_is_a_typed_error(mode: str, text: str) -> None:
+    async with started("tests.agents.remote") as url, source_of(url, name="komodor") as source:
+        done = await run(source, f"mode={mode}")
+    assert (done.text, done.shown, done.end) == (text, text, "agent_disconnected")
+    assert done.last == ev.RunFailed(
+        code="agent_disconnected",
+        message="The agent komodor closed the connection in the middle of its answer.",
+        retryable=True,
+        partial=bool(text),
+    )
+
+
+async def test_two_hundred_runs_at_once_are_each_exact(remote: str) -> None:
+    before = await sent(remote)
+    async with source_of(remote) as source:
+        runs = await asyncio.gather(*(run(source, "mode=ok") for _ in range(200)))
+    assert {(done.text, done.end) for done in runs} == {(TEXT, "success")}
+    assert len({done.remote.task_id for done in runs}) == 200
+    assert (await sent(remote))["requests"] - before["requests"] == 200
+
+
+# --- cancelling --------------------------------------------------------------------------------------------------
+
+
+async def until_half(source: A2ASource, items: AsyncIterator[bytes]) -> str:
+    """Read until the agent falls silent in the middle; the id of its task."""
+    translator = source.translator(asks(""))
+    async for item in items:
+        list(translator.feed(item))
+        if translator.text == HALF:
+            return translator.remote.task_id
+    raise AssertionError("the stream ended")
+
+
+async def test_closing_the_stream_cancels_the_remote_task_before_it_returns(remote: str) -> None:
+    async with asyncio.timeout(10), source_of(remote) as source:
+        async with aclosing(source.open(asks("mode=hang"))) as items:
+            task_id = await until_half(source, items)
+            assert task_id not in (await sent(remote))["cancels"]
+        assert task_id in (await sent(remote))["cancels"]
+
+
+async def test_cancelling_the_reader_cancels_the_remote_task(remote: str) -> None:
+    known: asyncio.Queue[str] = asyncio.Queue()
+
+    async def read() -> None:
+        async with aclosing(source.open(asks("mode=hang"))) as items:
+            known.put_nowait(await until_half(source, items))
+            async for _ in items:
+                pass
+
+    async with asyncio.timeout(10), source_of(remote) as source:
+        reader = asyncio.create_task(read())
+        task_id = await known.get()
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert task_id in (await sent(remote))["cancels"]
+
+
+async def test_a_second_cancellation_returns_at_once_and_does_not_stop_the_first() -> None:
+    begun, broken, canceled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request) -> None:
+        if request.call["method"] == "SendStreamingMessage":
+            await request.begin()
+            await request.event(TASK)
+            await request.gone.wait()
+        elif not broken.is_set():
+            request.reset()  # so that the cancellation is still under way
+            broken.set()
+        else:
+            await request.answer({"jsonrpc": "2.0", "id": "1", "result": {}})
+            canceled.set()
+
+    async def read() -> None:
+        async for _ in source.open(asks("")):
+            begun.set()
+
+    async with asyncio.timeout(10), raw(answer, card()) as server, source_of(server.url) as source:
+        reader = asyncio.create_task(read())
+        await begun.wait()
+        reader.cancel()
+        await broken.wait()
+        assert server.requests[0].gone.is_set(), "the stream is closed first"
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert not canceled.is_set()
+        await canceled.wait()
+    assert server.requests[-1].call["params"] == {"id": "t"}
+    assert server.requests[-1].headers["a2a-version"] == "1.0"
+
+
+async def test_an_agent_that_does_not_answer_a_cancellation_holds_nobody_up_for_long() -> None:
+    async def answer(request: Request) -> None:
+        if request.call["method"] == "SendStreamingMessage":
+            await request.begin()
+            await request.event(TASK)
+        await request.gone.wait()
+
+    async with asyncio.timeout(10), raw(answer, card()) as server, source_of(server.url) as source:
+        items = source.open(asks(""))
+        await anext(items)
+        before = time.monotonic()
+        await items.aclose()
+        assert 1.5 < time.monotonic() - before < 4
+
+
+# --- time --------------------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_that_falls_silent_is_given_up_with_its_text_kept_and_told_so(remote: str) -> None:
+    async with source_of(remote, idle_s=0.3) as source:
+        done = await run(source, "mode=hang")
+        assert (done.text, done.end) == (HALF, "agent_timeout_idle")
+    assert done.remote.task_id in (await sent(remote))["cancels"]
+
+
+async def test_a_keep_alive_comment_is_a_sign_of_life() -> None:
+    async def answer(request: Request) -> None:
+        await request.begin()
+        await request.event(TASK)
+        for _ in range(5):
+            await asyncio.sleep(0.15)  # noqa: TID251 - the pace of the comments is the subject
+            await request.piece(b": ping\n\n")
+        await request.event(DONE)
+        await request.end()
+
+    async with raw(answer, card()) as server, source_of(server.url, idle_s=0.4) as source:
+        assert (await run(source)).end == "success"
+
+
+@pytest.mark.parametrize("head", [False, True], ids=["nothing comes", "only the head comes"])
+async def test_an_agent_that_does_not_begin_to_answer_is_given_up_and_not_asked_again(head: bool) -> None:
+    async def answer(request: Request) -> None:
+        if head:
+            await request.begin()
+        await request.gone.wait()
+
+    async with raw(answer, card()) as server, source_of(server.url, first_byte_s=0.3) as source:
+        assert (await run(source)).end == "agent_timeout_first_byte"
+        assert len(server.requests) == 1
+
+
+async def test_the_first_byte_has_its_own_time_and_the_bytes_after_it_have_theirs() -> None:
+    async def answer(request: Request) -> None:
+        for wait_s, send in ((0.2, request.begin()), (0.2, request.event(TASK)), (0.8, request.event(DONE))):
+            await asyncio.sleep(wait_s)  # noqa: TID251 - the pace of the agent is the subject
+            await send
+        await request.end()
+
+    async with raw(answer, card()) as server:
+        async with source_of(server.url, first_byte_s=0.6, idle_s=5) as source:
+            assert (await run(source)).end == "success"
+        async with source_of(server.url, first_byte_s=5, idle_s=0.4) as source:
+            assert (await run(source)).end == "agent_timeout_idle"
+
+
+# --- what fails before and after a byte --------------------------------------------------------------------------
+
+
+def streams(*items: bytes, broken: bool = False) -> Callable[[Request], Coroutine[Any, Any, None]]:
+    """An answer of these items, which the connection breaks off or which ends by itself."""
+
+    async def answer(request: Request) -> None:
+        await request.begin()
+        for item in items:
+            await request.event(item)
+        if broken:
+            request.reset()
+        else:
+            await request.end()
+
+    return answer
+
+
+@pytest.mark.parametrize("resets", [1, 2])
+async def test_a_connection_that_breaks_before_the_answer_is_tried_again_twice_under_the_same_id(resets: int) -> None:
+    async def answer(request: Request) -> None:
+        if len(server.requests) <= resets:
+            request.reset()
+        else:
+            await streams(TASK, artifact("Hi"), DONE)(request)
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        done = await run(source)
+    assert (done.text, done.end) == ("Hi", "success")
+    assert len(server.requests) == resets + 1
+    assert len({request.call["params"]["message"]["messageId"] for request in server.requests}) == 1
+
+
+async def test_a_connection_that_always_breaks_is_given_up_after_three_tries() -> None:
+    async def answer(request: Request) -> None:
+        request.reset()
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        done = await run(source)
+        assert (done.end, len(server.requests), server.cards) == ("agent_disconnected", 3, 1)
+        await run(source)
+        assert server.cards == 2, "the agent may have moved"
+    assert done.last.message == "The agent raw closed the connection before it answered."  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("items", [(), (TASK,), (TASK, artifact("Hi"))], ids=len)
+async def test_nothing_is_asked_again_once_an_answer_has_begun(items: tuple[bytes, ...]) -> None:
+    async with raw(streams(*items, broken=True), card()) as server, source_of(server.url) as source:
+        done = await run(source)
+    asked = [request for request in server.requests if request.call["method"] == "SendStreamingMessage"]
+    assert (done.end, len(asked)) == ("agent_disconnected", 1)
+
+
+async def test_an_empty_answer_is_never_a_reason_to_ask_again() -> None:
+    async with raw(streams(TASK, DONE), card()) as server, source_of(server.url) as source:
+        assert ((await run(source)).text, len(server.requests)) == ("", 1)
+    async with raw(streams(), card()) as server, source_of(server.url) as source:
+        assert ((await run(source)).end, len(server.requests)) == ("no_end", 1)
+
+
+async def test_an_agent_that_is_not_there_is_an_error_that_names_it_and_no_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with source_of(f"http://me:hunter2@127.0.0.1:{port}", name="komodor") as source:
+        done = await run(source)
+    assert done.last == ev.RunFailed(
+        code="agent_unreachable", message="The agent komodor cannot be reached.", retryable=True
+    )
+
+
+async def test_a_stream_that_is_cut_inside_an_event_is_broken_off() -> None:
+    async def answer(request: Request) -> None:
+        await request.begin()
+        await request.event(TASK)
+        await request.piece(b"data: " + DONE)
+        await request.end()
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        assert (await run(source)).end == "agent_disconnected"
+
+
+async def test_an_event_over_16_mib_is_a_typed_error() -> None:
+    async def answer(request: Request) -> None:
+        await streams(TASK, artifact("x" * 17 * 2**20))(request)
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        assert (await run(source)).end == "protocol"
+
+
+@pytest.mark.parametrize(
+    ("http", "end", "retryable"),
+    [
+        (401, "agent_auth", False),
+        (403, "agent_auth", False),
+        (302, "agent_protocol", False),
+        (404, "agent_protocol", False),
+        (429, "agent_unreachable", True),
+        (503, "agent_unreachable", True),
+        (500, "agent_failed", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["text/html", "application/json"])
+async def test_an_http_status_is_a_typed_error_and_is_not_asked_again(
+    http: int, end: str, retryable: bool, kind: str
+) -> None:
+    async def answer(request: Request) -> None:
+        await request.answer({"detail": "no"}, http, kind)
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        done = await run(source)
+    assert isinstance(done.last, ev.RunFailed)
+    assert (done.end, done.last.retryable, len(server.requests)) == (end, retryable, 1)
+    assert str(http) in done.last.message
+
+
+@pytest.mark.parametrize("http", [200, 400, 500])
+async def test_a_json_rpc_error_is_understood_under_any_status(http: int) -> None:
+    async def answer(request: Request) -> None:
+        await request.answer(error(-32602, "bad params"), http)
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        done = await run(source)
+    assert done.end == "agent_protocol"
+    assert "bad params" in done.last.message  # type: ignore[union-attr]
+
+
+# --- what is asked -----------------------------------------------------------------------------------------------
+
+
+async def test_only_the_newest_question_is_sent_in_the_context_that_is_named_and_with_the_headers() -> None:
+    headers = {"Authorization": "Bearer x"}
+    async with raw(streams(TASK, DONE), card()) as server, source_of(server.url, headers=headers) as source:
+        await run(source, "and now?")
+        await run(source, "and then?", context_id="c7", task_id="t7")
+    first, second = server.requests
+    assert (first.method, first.path, first.call["method"]) == ("POST", "/rpc", "SendStreamingMessage")
+    assert first.headers["authorization"] == "Bearer x"
+    assert first.headers["a2a-version"] == "1.0"
+    assert "gzip" not in first.headers["accept-encoding"]
+    message = first.call["params"]["message"]
+    assert (message["role"], message["parts"]) == ("ROLE_USER", [{"text": "and now?"}])
+    assert not {"contextId", "taskId"} & message.keys()
+    named = second.call["params"]["message"]
+    assert (named["contextId"], named["taskId"]) == ("c7", "t7")
+    assert named["messageId"] != message["messageId"]
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "end"),
+    [
+        (task("COMPLETED", {"artifactId": "a", "parts": [{"text": "All of it"}]}), "All of it", "success"),
+        (result(message=says("Hello")), "Hello", "success"),
+        (task("WORKING"), "", "no_end"),
+        (task("FAILED"), "", "agent_failed"),
+    ],
+)
+async def test_an_agent_that_does_not_stream_is_asked_for_the_whole(body: bytes, text: str, end: str) -> None:
+    async def answer(request: Request) -> None:
+        await asyncio.sleep(0.3)  # noqa: TID251 - its work takes longer than a first byte may
+        await request.answer(body)
+
+    async with raw(answer, card(streaming=False)) as server, source_of(server.url, first_byte_s=0.1) as source:
+        done = await run(source)
+    assert (done.text, done.end) == (text, end)
+    assert [request.call["method"] for request in server.requests] == ["SendMessage"]
+
+
+async def test_the_tenant_of_the_card_is_named_in_every_call() -> None:
+    known = card()
+    known["supportedInterfaces"][0]["tenant"] = "acme"
+    async with raw(streams(TASK, broken=True), known) as server, source_of(server.url) as source:
+        assert (await run(source)).end == "agent_disconnected"
+    assert [request.call["method"] for request in server.requests] == ["SendStreamingMessage", "CancelTask"]
+    assert {request.call["params"]["tenant"] for request in server.requests} == {"acme"}
+
+
+async def test_a_stream_that_is_over_leaves_its_connection_to_the_next_one() -> None:
+    peers = set()
+
+    async def answer(request: Request) -> None:
+        peers.add(request.writer.get_extra_info("peername"))
+        await request.begin()
+        await request.event(DONE)
+        await asyncio.sleep(0.05)  # noqa: TID251 - the end of a stream comes a little after the last event
+        await request.end()
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        for _ in range(3):
+            assert (await run(source)).end == "success"
+    assert (len(peers), len(server.requests)) == (1, 3)
+
+
+async def test_a_card_is_fetched_once_and_again_after_a_failure() -> None:
+    async def answer(request: Request) -> None:
+        await request.answer(b"", 503 if len(server.requests) == 2 else 200, "text/event-stream")
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        await asyncio.gather(run(source))
+        assert server.cards == 1
+        await run(source)
+        assert server.cards == 1
+        await run(source)
+        assert server.cards == 2
+
+
+async def test_the_card_of_an_older_agent_is_found_where_it_is() -> None:
+    async def answer(request: Request) -> None:
+        if request.path == "/.well-known/agent-card.json":
+            await request.answer(b"<html>", kind="text/html")
+        elif request.path == "/.well-known/agent.json":
+            await request.answer(card())
+        else:
+            await streams(TASK, DONE)(request)
+
+    async with raw(answer, None) as server, source_of(server.url) as source:
+        assert (await run(source)).end == "success"
+
+
+@pytest.mark.parametrize(
+    ("http", "end", "message"),
+    [
+        (404, "agent_protocol", "has no agent card: neither /.well-known/agent-card.json nor /.well-known/agent.json"),
+        (401, "agent_auth", "refused our credentials"),
+        (503, "agent_unreachable", "is not available now"),
+    ],
+)
+async def test_an_agent_without_a_card_is_a_typed_error(http: int, end: str, message: str) -> None:
+    async def answer(request: Request) -> None:
+        await request.answer(b"", http)
+
+    async with raw(answer, None) as server, source_of(server.url, name="komodor") as source:
+        done = await run(source)
+    assert done.end == end
+    assert f"The agent komodor {message}" in done.last.message  # type: ignore[union-attr]
+
+
+async def test_a_redirect_is_not_followed_because_it_would_carry_the_headers_away() -> None:
+    async def answer(request: Request) -> None:
+        await request.answer(b"", 307, location="/elsewhere")
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        done = await run(source)
+    assert (done.end, len(server.requests)) == ("agent_protocol", 1)
+    assert "configure the address that it redirects to" in done.last.message  # type: ignore[union-attr]
+
+
+async def test_cookies_of_one_run_are_not_sent_with_the_next() -> None:
+    async def answer(request: Request) -> None:
+        await request.answer(DONE, set_cookie="user=a; path=/")
+
+    # By name: clients keep no cookies of bare addresses anyway.
+    async with raw(answer, card()) as server, source_of(server.url.replace("127.0.0.1", "localhost")) as source:
+        await run(source)
+        await run(source)
+    assert ["cookie" in request.headers for request in server.requests] == [False, False]
+
+
+@pytest.mark.parametrize("url", ["komodor:8001", "ftp://komodor", "http://", "ws://u:hunter2@komodor"])
+def test_an_address_that_cannot_be_one_is_refused_when_it_is_configured(url: str) -> None:
+    with pytest.raises(ConfigError, match="must be an http:// or https:// URL") as raised:
+        A2ASource(url)
+    assert "hunter2" not in str(raised.value)
+
+
+async def test_a_missing_client_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "aiohttp", None)
+    source = A2ASource("http://127.0.0.1:1")
+    with pytest.raises(MissingExtra, match=r"pip install 'anabranch\[a2a\]'"):
+        await anext(source.open(asks("")))
