@@ -1,0 +1,106 @@
+"""The JSON of AG-UI events: what may be in it, and how the values of the vocabulary look in it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ... import events as ev
+
+NAMESPACE = "anabranch"
+"""What is ours in an open field: the key in ``metadata``, the first word of a CUSTOM name."""
+
+_SAFE = 2**53 - 1
+_LONG = re.compile(rb"\d{16}")
+_encode = msgspec.json.Encoder().encode
+
+
+def event(kind: str, **fields: Any) -> dict[str, Any]:
+    """An AG-UI event without its nulls: a null in an optional field ends the run in every client."""
+    return {"type": kind} | {name: value for name, value in fields.items() if value is not None}
+
+
+def notes(**said: Any) -> dict[str, Any] | None:
+    """``metadata`` with what is ours in it; None when there is nothing to say."""
+    kept = {name: value for name, value in said.items() if value is not None}
+    return {NAMESPACE: kept} if kept else None
+
+
+def to_json(payload: Any) -> bytes:
+    """``payload`` as one line. An integer that JavaScript would round is written as a string."""
+    data = _encode(payload)
+    return _encode(_exact(payload)) if _LONG.search(data) else data
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _exact(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_exact(item) for item in value]
+    if isinstance(value, int) and not -_SAFE <= value <= _SAFE:
+        return str(value)
+    return value
+
+
+def usages(reported: Iterable[ev.Usage]) -> list[dict[str, Any]] | None:
+    """``TokenUsage`` for each model. A count of zero that may mean "not reported" is left out."""
+    rows = []
+    for usage in reported:
+        spent, made = _count(usage.input), _count(usage.output)
+        row = {"model": usage.model, "inputTokens": spent, "outputTokens": made, "totalTokens": _count(spent + made)}
+        row |= {"reasoningTokens": _count(usage.reasoning), "cachedInputTokens": _count(usage.cached)}
+        optional = ("model", "reasoningTokens", "cachedInputTokens")
+        rows.append({name: value for name, value in row.items() if value or name not in optional})
+    return rows or None
+
+
+def _count(tokens: int) -> int:
+    return max(0, min(tokens, _SAFE))
+
+
+def interrupt(asked: ev.Interrupted, owner: str | None) -> dict[str, Any]:
+    """An ``Interrupt``. Where a remote task runs stays on the server."""
+    fields = {
+        "id": asked.interrupt_id,
+        "reason": asked.reason,
+        "message": asked.message,
+        "toolCallId": asked.call_id,
+        "responseSchema": asked.schema if isinstance(asked.schema, dict) else None,
+        "expiresAt": asked.expires_at,
+        "metadata": asked.metadata,
+        "subagentRunId": owner,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def part(content: ev.Part) -> dict[str, Any]:
+    """A part of a message that is not a text stream, as the value of a CUSTOM event."""
+    fields = {
+        "kind": content.kind,
+        "text": content.text,
+        "data": content.data,
+        "url": content.url,
+        "mimeType": content.mime_type,
+        "name": content.name,
+    }
+    return {name: value for name, value in fields.items() if value not in ("", None)}
+
+
+def result_text(returned: ev.ToolReturned) -> str:
+    """A tool's result as one string: older clients take nothing else. An error's text is in it."""
+    text = returned.content or "\n".join(
+        item.text if item.kind == "text" else _encode(item.data).decode()
+        for item in returned.parts
+        if item.kind != "file"
+    )
+    error = returned.error or ""
+    return text if error in text else f"{text}\n{error}".lstrip("\n")
+
+
+def result_parts(returned: ev.ToolReturned) -> list[ev.Part]:
+    """The parts of a tool's result that ``result_text`` does not show."""
+    shown = ("text",) if returned.content else ("text", "json")
+    return [item for item in returned.parts if item.kind not in shown]

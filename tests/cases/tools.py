@@ -1,0 +1,210 @@
+"""Tool calls: arguments under their own call, one result each, calls of a turn in one message."""
+
+from anabranch import events as ev
+
+from ._case import DONE, Case, args, calls, returns, says, text
+
+CASES = [
+    Case(
+        "a call and its result between two messages",
+        [
+            *says("m1", "Let me look.", phase="narration"),
+            *calls("c1", "clusters", '{"region":', ' "eu"}', turn="m1"),
+            returns("c1", '["a","b"]'),
+            *says("m2", "Two clusters."),
+            DONE,
+        ],
+        {"": "Let me look.Two clusters."},
+    ),
+    Case("a call without arguments", [*calls("c1", "now"), returns("c1", "12:00"), DONE]),
+    Case("a result without text", [*calls("c1", "now", "{}"), returns("c1", ""), DONE]),
+    Case(
+        "two parallel calls, fragments interleaved",
+        [
+            *calls("c1", "add")[:-1],
+            *calls("c2", "sub")[:-1],
+            *args("c1", '{"a":1'),
+            *args("c2", '{"b":'),
+            *args("c1", "}"),
+            *args("c2", "2}"),
+            *calls("c2", "sub")[-1:],
+            *calls("c1", "add")[-1:],
+            returns("c2", "0"),
+            returns("c1", "2"),
+            DONE,
+        ],
+        reported="ag-ui#1016",
+    ),
+    Case(
+        "calls that nobody ends",
+        [
+            *calls("c1", "add", '{"a":1}')[:-1],
+            *calls("c2", "sub", '{"b":2}')[:-1],
+            returns("c1", "1"),
+            returns("c2", "2"),
+            DONE,
+        ],
+        repairs={"close:ToolReturned": 2},
+        reported="ag-ui#1776",
+    ),
+    Case(
+        "a stray fragment after the end of the arguments",
+        [*calls("c1", "add", "{}"), *args("c1", "}"), returns("c1", "1"), *args("c1", "}"), DONE],
+        repairs={"drop:ToolArgsDelta": 2},
+        reported="pydantic-ai#4733",
+    ),
+    Case(
+        "a call that two event families report",
+        [
+            *calls("c1", "add")[:1],
+            *calls("c1", "add", "{}"),
+            *calls("c1", "add")[-1:],
+            returns("c1", "1"),
+            returns("c1", "1"),
+            returns("c1", "1"),
+            DONE,
+        ],
+        repairs={"drop:ToolCallStarted": 1, "drop:ToolCallFinished": 1, "drop:ToolReturned": 2},
+        reported="datarobot-genai PR #254",
+    ),
+    Case(
+        "a result that comes before anything else of its call",
+        [returns("c1", "1"), *says("m1", "ok"), DONE],
+        {"": "ok"},
+        {"open:ToolReturned": 1, "close:ToolReturned": 1},
+    ),
+    Case(
+        "two turns of calls without text",
+        [
+            *calls("c1", "add", "{}"),
+            *calls("c2", "add", "{}"),
+            returns("c1", "1"),
+            returns("c2", "2"),
+            *calls("c3", "add", "{}", turn="t2"),
+            returns("c3", "3"),
+            *says("m3", "6"),
+            DONE,
+        ],
+        {"": "6"},
+        reported="ag-ui#1037",
+    ),
+    Case(
+        "a call whose source names no turn",
+        [
+            *calls("c1", "add", "{}", turn=""),
+            *calls("c2", "add", "{}", turn=""),
+            returns("c1", "1"),
+            returns("c2", "2"),
+            DONE,
+        ],
+    ),
+    Case(
+        "turns that the source does not name",
+        [
+            *calls("c1", "add", "{}", turn=""),
+            returns("c1", "1"),
+            *calls("c2", "add", "{}", turn=""),
+            returns("c2", "2"),
+            *says("m1", "2"),
+            DONE,
+        ],
+        {"": "2"},
+    ),
+    Case(
+        "a call after an echo of the user's message",
+        [
+            ev.MessageStarted(message_id="u1", role="user"),
+            *text("u1", "Look!"),
+            ev.MessageFinished(message_id="u1"),
+            *calls("c1", "look", "{}", turn=""),
+            returns("c1", "seen"),
+            DONE,
+        ],
+        {"": "Look!"},
+    ),
+    Case(
+        "a call inside an open message",
+        [
+            *says("m1", "Looking")[:-1],
+            *calls("c1", "look", "{}", turn="m1"),
+            *text("m1", "... done"),
+            *says("m1")[-1:],
+            returns("c1", "seen"),
+            DONE,
+        ],
+        {"": "Looking... done"},
+        reported="agno#3554",
+    ),
+    Case(
+        "a call that comes before the text of its turn",
+        [*calls("c1", "look", "{}", turn="m1"), *says("m1", "Looking."), returns("c1", "seen"), DONE],
+        {"": "Looking."},
+    ),
+    Case(
+        "output of a running tool",
+        [
+            *calls("c1", "build", "{}"),
+            ev.ToolOutputDelta(call_id="c1", content="line 1\n"),
+            ev.ToolOutputDelta(call_id="c1", content={"percent": 50}),
+            ev.ToolOutputDelta(call_id="c1", content=None),
+            returns("c1", "built"),
+            ev.ToolOutputDelta(call_id="c1", content="late"),
+            DONE,
+        ],
+        repairs={"drop:ToolOutputDelta": 1},
+    ),
+    Case(
+        "a tool that fails",
+        [*calls("c1", "look", "{}"), returns("c1", "", error="no such cluster"), *says("m1", "It failed."), DONE],
+        {"": "It failed."},
+    ),
+    Case(
+        "a result made of parts",
+        [
+            *calls("c1", "look", "{}"),
+            ev.ToolReturned(
+                call_id="c1",
+                parts=(
+                    ev.Part(kind="text", text="one"),
+                    ev.Part(kind="text", text="two"),
+                    ev.Part(kind="json", data={"rows": [1]}),
+                    ev.Part(kind="file", url="https://x.test/a.png", mime_type="image/png", name="a.png"),
+                ),
+            ),
+            DONE,
+        ],
+        reported="ag-ui#637",
+    ),
+    Case(
+        "two parallel tools of the client",
+        [*calls("c1", "confirm", "{}", client=True), *calls("c2", "pick", '{"of":[1,2]}', client=True), DONE],
+        reported="ag-ui#1346",
+    ),
+    Case(
+        "a tool of the client beside one of the server",
+        [*calls("c1", "pick", "{}", client=True), *calls("c2", "add", "{}"), returns("c2", "1"), DONE],
+        reported="assistant-ui#6500",
+    ),
+    Case(
+        "a call that never returns",
+        [*calls("c1", "look", "{}"), *says("m1", "Anyway."), DONE],
+        {"": "Anyway."},
+        {"close:RunFinished": 1},
+    ),
+    Case(
+        "one local id for a message, a call, a reasoning and a step",
+        [
+            ev.StepStarted(name="x"),
+            *says("x", "text"),
+            ev.ReasoningStarted(reasoning_id="x"),
+            ev.ReasoningDelta(reasoning_id="x", delta="thought"),
+            ev.ReasoningFinished(reasoning_id="x"),
+            *calls("x", "look", "{}", turn="x"),
+            returns("x", "seen"),
+            ev.StepFinished(name="x"),
+            DONE,
+        ],
+        {"": "text"},
+        reported="ag-ui#2199",
+    ),
+]
