@@ -1,0 +1,1 @@
+"""The built-in supervisor: a LangGraph deep agent that streams the remote agents it delegates to."""
