@@ -1,0 +1,5 @@
+"""``python -m anabranch``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,266 @@
+"""The server as an ASGI application: the only module that knows every room, and composes them.
+
+::
+
+    app = anabranch.App({"weather": graph, "echo": my_async_generator})      # uvicorn mymodule:app
+
+Runs outlive their requests. A clean stop goes through the lifespan (``uvicorn`` does it); ``anabranch serve`` gives
+live runs their time before it closes connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec.structs import asdict
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from . import __version__
+from .config import Agent, Config, Server
+from .errors import AnabranchError, ClientError, ConfigError, NotFound
+from .identity import LOCAL, Principal
+from .request import RunRequest
+from .runs._base import OnDisconnect
+from .runs.runs import Runs
+from .sinks._gate import Batches
+from .sinks.agui.routes import routes as agui_routes
+from .sources._base import Source
+from .sources.python import PythonSource
+from .transports.http import error_response
+
+logger = logging.getLogger("anabranch")
+
+Identify = Callable[[HTTPConnection], "Principal | str | None | Awaitable[Principal | str | None]"]
+"""Says who is asking; None (or ``""``) is a 401."""
+
+_CLOSE_S = 5.0  # for one source to close its connections
+
+
+class App:
+    """A server for ``agents``, by name: sources, async generator functions, or compiled LangGraph graphs.
+
+    ``default`` answers ``POST /agui`` (the only agent, when there is one). ``principal`` says who a caller is; without
+    it everybody is one local user. ``on_disconnect`` is one policy, or one per agent. ``server`` has limits and times.
+    Raises ``ConfigError`` for an object that is no agent.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, Any],
+        *,
+        default: str | None = None,
+        principal: Identify | None = None,
+        on_disconnect: OnDisconnect | Mapping[str, OnDisconnect] = "continue",
+        server: Server | None = None,
+    ) -> None:
+        self.settings = server or Server()
+        self.runs = Runs(kept=self.settings.kept_runs)
+        self._sources = {name: as_source(agent, name) for name, agent in agents.items()}
+        self._default = default or (next(iter(agents)) if len(agents) == 1 else None)
+        if self._default is not None and self._default not in self._sources:
+            raise ConfigError(f"default: there is no agent {self._default!r}; known: {', '.join(self._sources)}")
+        self._identify = principal
+        self._on_disconnect = on_disconnect
+        self._closing = {name: s.aclose for name, s in self._sources.items() if hasattr(s, "aclose")}
+        self._asgi = Starlette(
+            routes=[
+                *agui_routes(self, keep_alive_s=self.settings.keep_alive, body_limit=self.settings.body_limit),
+                Route("/runs/{run_id:path}", self._run, methods=["GET"]),
+                *[Route(path, self._health, methods=["GET"]) for path in _both("/", "/ping", "/health")],
+                *[Route(path, self._ready, methods=["GET"]) for path in _both("/ready")],
+            ],
+            exception_handlers={
+                AnabranchError: _answer,
+                HTTPException: _http_error,
+                Exception: _internal_error,
+            },
+            lifespan=self._lifespan,
+        )
+        # A redirect would send a POST to an address made of the Host header, which is wrong behind most proxies.
+        self._asgi.router.redirect_slashes = False
+
+    @classmethod
+    def from_config(cls, config: Config, *, principal: Identify | None = None) -> App:
+        """The server that ``config`` describes. Raises ``ConfigError`` when an agent cannot be made."""
+        sources = {name: _configured(name, agent) for name, agent in config.agents.items()}
+        policies: dict[str, OnDisconnect] = {name: agent.on_disconnect for name, agent in config.agents.items()}
+        default = config.default
+        if config.supervisor is not None:
+            sources["supervisor"] = _supervisor(config, sources)
+            policies["supervisor"] = config.supervisor.on_disconnect
+            default = default or "supervisor"
+        return cls(sources, default=default, principal=principal, on_disconnect=policies, server=config.server)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        await self._asgi(scope, receive, send)
+
+    async def identify(self, caller: HTTPConnection) -> Principal:
+        """``Gate.identify``: what ``principal`` says."""
+        if self._identify is None:
+            return LOCAL
+        found = self._identify(caller)
+        if inspect.isawaitable(found):
+            found = await found
+        if not found:
+            raise ClientError("who is asking? no valid credential was given", code="unauthorized", status=401)
+        return Principal(found) if isinstance(found, str) else found
+
+    async def start(self, principal: Principal, agent: str | None, request: RunRequest) -> Batches:
+        """``Gate.start``: begin or join a run of ``agent`` for ``principal``."""
+        name = agent or self._default
+        if name is None:
+            raise ClientError(f"there is no default agent; post to /agents/NAME/agui: {', '.join(self._sources)}")
+        source = self._sources.get(name)
+        if source is None:
+            raise NotFound(f"there is no agent {name!r}; known: {', '.join(self._sources)}")
+        policy = self._on_disconnect
+        if not isinstance(policy, str):
+            policy = policy.get(name, "continue")
+        record = await self.runs.start(source, request, principal, agent=name, on_disconnect=policy)
+        return self.runs.watch(record)
+
+    async def stop(self, grace_s: float | None = None) -> None:
+        """No new runs; live ones get their time, then a typed end. Closes the sources. May be called again."""
+        await self.runs.stop(self.settings.stop_grace if grace_s is None else grace_s)
+        closing, self._closing = self._closing, {}
+        for name, close in closing.items():
+            try:
+                async with asyncio.timeout(_CLOSE_S):
+                    await close()
+            except Exception:
+                logger.exception("the agent %r could not be closed", name)
+
+    async def _run(self, request: Request) -> Response:
+        record = await self.runs.get(request.path_params["run_id"], await self.identify(request))
+        shown = ("run_id", "thread_id", "task_id", "agent", "status", "created_ms", "ended_ms", "continues")
+        fields = asdict(record)
+        return JSONResponse({name: fields[name] for name in shown if fields[name] is not None})
+
+    async def _health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok", "name": "anabranch", "version": __version__})
+
+    async def _ready(self, request: Request) -> Response:
+        if self.runs.stopping:
+            return JSONResponse({"status": "stopping"}, status_code=503)
+        return JSONResponse({"status": "ready", "agents": list(self._sources)})
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:
+        yield
+        await self.stop()
+
+
+def as_source(agent: Any, name: str = "agent") -> Source:
+    """``agent`` as a source: itself, an async generator function, or a compiled LangGraph graph."""
+    if hasattr(agent, "open") and hasattr(agent, "translator"):
+        source: Source = agent
+        return source
+    if hasattr(agent, "astream") and hasattr(agent, "get_graph"):
+        from .sources.langgraph import LangGraphSource
+
+        return LangGraphSource(agent)
+    if callable(agent) and not inspect.iscoroutinefunction(agent) and not inspect.isgeneratorfunction(agent):
+        return PythonSource(agent)
+    what = (
+        type(agent).__name__ if not callable(agent) else f"a function that is not `async def` with `yield`, {agent!r},"
+    )
+    raise ConfigError(
+        f"agent {name!r}: {what} is not an agent; give it a source, an async generator function or a graph"
+    )
+
+
+def _configured(name: str, agent: Agent) -> Source:
+    if agent.a2a is None:
+        return as_source(_imported(name, agent.python or ""), name)
+    from .sources.a2a import A2ASource
+
+    headers = (
+        {"authorization": f"Bearer {_secret(f'agents.{name}.auth', agent.auth.bearer_env)}"} if agent.auth else None
+    )
+    times = agent.timeout
+    return A2ASource(
+        agent.a2a,
+        name=name,
+        headers=headers,
+        connect_s=times.connect,
+        first_byte_s=times.first_byte,
+        idle_s=times.idle,
+    )
+
+
+def _supervisor(config: Config, sources: Mapping[str, Source]) -> Source:
+    from .sources.langgraph import LangGraphSource
+    from .sources.langgraph.reasoning import chat_model
+    from .supervisor.delegate import delegate
+    from .supervisor.graph import supervisor_graph
+
+    assert config.supervisor is not None and config.model is not None
+    model = config.model
+    key = _secret("model.api_key_env", model.api_key_env) if model.api_key_env else "none"
+    options = {} if model.temperature is None else {"temperature": model.temperature}
+    tools = [
+        delegate(name, sources[name], description=config.agents[name].description, url=config.agents[name].a2a or "")
+        for name in config.supervisor.agents
+    ]
+    chat = chat_model(name=model.name, base_url=model.base_url, api_key=key, **options)
+    return LangGraphSource(supervisor_graph(chat, tools, config.supervisor.instructions), name="supervisor")
+
+
+def _secret(field: str, variable: str) -> str:
+    value = os.environ.get(variable)
+    if not value:
+        raise ConfigError(f"{field}: the environment variable {variable} is not set")
+    return value
+
+
+def _imported(name: str, path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"agents.{name}.python: {path!r} is not package.module:object")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        flaw = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"agents.{name}.python: {module!r} cannot be imported: {flaw}") from error
+    if not hasattr(found, attribute):
+        raise ConfigError(f"agents.{name}.python: {module!r} has no {attribute!r}")
+    return getattr(found, attribute)
+
+
+def _both(*paths: str) -> list[str]:
+    return [each for path in paths for each in ([path] if path == "/" else [path, path + "/"])]
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AnabranchError)
+    return error_response(error)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
+    # Not request.url, which believes the Host header and fails on a bad one.
+    body = {"error": {"code": code, "message": f"{request.method} {request.scope['path']}: {error.detail}"}}
+    return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+
+
+async def _internal_error(request: Request, error: Exception) -> Response:
+    return JSONResponse(
+        {"error": {"code": "internal", "message": "The server failed; its log says why."}}, status_code=500
+    )

@@ -1,0 +1,5 @@
+"""The command line: ``anabranch serve anabranch.yaml``."""
+
+from .main import main
+
+__all__ = ("main",)

@@ -1,0 +1,58 @@
+"""Commands. Data goes to stdout, everything else to stderr; a wrong use exits 2, a failure 1."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from ..errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def main() -> None:
+    """The ``anabranch`` command."""
+    app()
+
+
+@app.callback()
+def _root() -> None:
+    """Stream agents: every token of every agent, in order, exactly once."""
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+@app.command()
+def serve(
+    config: Annotated[Path, typer.Argument(help="The configuration file.")] = Path("anabranch.yaml"),
+    host: Annotated[str | None, typer.Option(help="Address to listen on; overrides the file.")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port to listen on, 0 for any free one; overrides the file."),
+    ] = None,
+) -> None:
+    """Serve the agents of a configuration file."""
+    from ..config import load
+    from ..serve import serve as run
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        run(load(config), host=host, port=port, announce=_announce)
+    except ConfigError as error:
+        problem = str(error)
+        if not problem.startswith(str(config)):  # found after the file was read
+            problem = f"{config}: {problem}"
+        typer.echo(f"anabranch: {' '.join(problem.split())}", err=True)
+        raise typer.Exit(2) from None
+
+
+def _announce(url: str) -> None:
+    typer.echo(f"anabranch: serving on {url}", err=True)

@@ -1,0 +1,107 @@
+"""Running the application under uvicorn, with a stop that keeps every promise.
+
+On SIGTERM or Ctrl-C: ``/ready`` turns 503 and new runs are refused, while live runs and their streams go on for the
+grace time; then each ends with a typed terminal event, streams close, and the process exits. A second Ctrl-C skips the
+grace time, not the terminal events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from .app import App
+from .config import Config
+from .errors import ConfigError
+
+_CLOSE_S = 5.0  # for clients to read the last frames once every run has ended
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+        self._hurry = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # The inherited one raises the signal again after a clean stop, and the exit status would not be 0.
+        self._loop = asyncio.get_running_loop()
+        previous = {sig: signal.signal(sig, self.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for sig, handler in previous.items():
+                signal.signal(sig, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            self._loop.call_soon_threadsafe(self._hurry.set)  # which also wakes a loop that waits for the network
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        stopping = asyncio.create_task(self._app.stop())
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait((stopping, hurry), return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not stopping.done():
+            await self._app.stop(0)
+        await stopping
+        await super().shutdown(sockets)
+
+
+def serve(
+    config: Config,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    announce: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve ``config`` until a signal, in the main thread. ``announce`` gets the URL once connections are accepted.
+
+    Raises ``ConfigError`` when the application cannot be made or the port is taken.
+    """
+    settings = config.server
+    app = App.from_config(config)
+    listener = _listen(host or settings.host, settings.port if port is None else port)
+    if settings.tune_gc:
+        tune_gc()
+    server = _Server(uvicorn_config(app), app)
+    address, number = listener.getsockname()[:2]
+    announce(f"http://{f'[{address}]' if ':' in address else address}:{number}")
+    server.run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        remedy = "give another with `server.host`, `server.port` or --host, --port"
+        raise ConfigError(f"server: cannot listen on {host}:{port}: {error.strerror or error}; {remedy}") from None
+
+
+def uvicorn_config(app: Any, **options: Any) -> uvicorn.Config:
+    """The uvicorn settings that anabranch is measured with."""
+    return uvicorn.Config(
+        app, access_log=False, log_level="info", timeout_graceful_shutdown=int(_CLOSE_S), server_header=False, **options
+    )
+
+
+def tune_gc() -> None:
+    """Keep what the imports left out of every collection, and collect the oldest generation rarely.
+
+    Heavy frameworks leave hundreds of thousands of objects; scanning them costs tens of milliseconds at a time (see the
+    bench). Short-lived events are not tracked at all.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
