@@ -239,8 +239,11 @@ async def test_a_signal_in_the_middle_of_a_stream_ends_the_process_with_status_0
             body = {"model": "scripted", "stream": True, "messages": [user("hi")]}
             async with httpx.AsyncClient(base_url=url) as client, client.stream("POST", CHAT, json=body) as answer:
                 with pytest.raises(httpx.RemoteProtocolError):
-                    async for _ in answer.aiter_raw():
-                        child.send_signal(signum)
+                    pieces = answer.aiter_raw()
+                    await anext(pieces)
+                    child.send_signal(signum)  # once: a second one may meet an interpreter that is already gone
+                    async for _ in pieces:
+                        pass
             assert await child.stdout.read() == b""
             assert await child.stderr.read() == b""
             assert await child.wait() == 0
@@ -279,8 +282,11 @@ async def test_a_parent_killed_by_the_kernel_leaves_no_orphan() -> None:
                     if parent.returncode is None:
                         parent.kill()
                         await parent.wait()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection(url.host, url.port)
+        # The kernel closes a dead process's sockets one by one: the listening one may go a moment after the stream.
+        with pytest.raises(OSError):
+            while True:
+                _, writer = await asyncio.open_connection(url.host, url.port)
+                writer.close()
 
 
 @pytest.mark.process

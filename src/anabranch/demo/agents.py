@@ -28,6 +28,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from anabranch.demo import WARM_UP
 from anabranch.demo._process import command_line, serve
 
 
@@ -107,7 +108,8 @@ class TokenAgent(AgentExecutor):
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         try:
             await updater.start_work()
-            if await self._stream(updater):
+            rate = 0 if context.get_user_input().startswith(WARM_UP) else self._rate
+            if await self._stream(updater, rate):
                 await updater.complete()
         except Exception:  # the SDK would end the stream with no terminal state
             logging.getLogger(__name__).exception("task %s failed", task.id)
@@ -116,13 +118,13 @@ class TokenAgent(AgentExecutor):
         finally:
             self._canceled.discard(task.id)
 
-    async def _stream(self, updater: TaskUpdater) -> bool:
+    async def _stream(self, updater: TaskUpdater, rate: float) -> bool:
         """True when the whole text was sent, False when the task was cancelled."""
         sent = self.sent = Sent(updater.task_id)
         began = time.monotonic()
         for n, token in enumerate(self._tokens):
             # Each token has its own due time: a late one does not delay those after it.
-            due = began + n / self._rate if self._rate else began
+            due = began + n / rate if rate else began
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             if updater.task_id in self._canceled:
                 return False

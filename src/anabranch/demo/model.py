@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from anabranch.demo import WARM_UP
 from anabranch.demo._process import command_line, serve
 
 MODEL = "scripted"
@@ -224,7 +225,8 @@ def build(pace_s: float) -> Starlette:
         count += 1
         if not body.get("stream"):
             return JSONResponse(_completion(body))
-        return StreamingResponse(_paced(chunks(body), pace_s), media_type="text/event-stream")
+        warm_up = last_question(body["messages"])[0].startswith(WARM_UP)
+        return StreamingResponse(_paced(chunks(body), 0 if warm_up else pace_s), media_type="text/event-stream")
 
     return Starlette(
         routes=[

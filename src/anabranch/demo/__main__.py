@@ -1,0 +1,178 @@
+"""``make demo``: a supervisor streams two remote A2A agents, live, with no key and no server of yours.
+
+Four processes on loopback: a scripted model (it looks up its lines, it does not think), two A2A agents, and
+``anabranch serve``. This one is the client: it shows the stream and measures how late every token of the agents is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from . import WARM_UP
+from ._process import StartFailed, started
+from .client import ask
+from .measure import lags_ms, percentile
+from .terminal import Screen
+
+_AGENTS = ("komodor", "argocd")
+_QUESTION = "Show me komodor clusters, and what argocd deployed on them."
+_CONFIG = """# Written by the demo; the same file works with `anabranch serve`.
+model: {{name: {model_name}, base_url: "{model_url}"{key}}}
+agents:
+  komodor: {{a2a: "{komodor}", description: "Knows the Kubernetes clusters and their health."}}
+  argocd: {{a2a: "{argocd}", description: "Knows the deployments and whether they are in sync."}}
+supervisor: {{agents: [komodor, argocd]}}
+"""
+
+
+class Measured:
+    """One run as the client saw it."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
+        self.reads: dict[str, list[tuple[int, int]]] = {}
+        self.ended = ""
+        self.first_ns = 0
+
+    def take(self, at_ns: int, event: dict[str, Any]) -> None:
+        """Note what was read when."""
+        kind = event["type"]
+        self.ended = kind if kind in ("RUN_FINISHED", "RUN_ERROR") else self.ended
+        if kind == "SUBAGENT_STARTED":
+            name = self.names[event["subagentRunId"]] = event["name"]
+            self.texts[name], self.reads[name] = "", []
+        elif kind == "TEXT_MESSAGE_CONTENT" and (name := self.names.get(event.get("subagentRunId", ""), "")):
+            self.first_ns = self.first_ns or at_ns
+            self.texts[name] += event["delta"]
+            self.reads[name].append((len(self.texts[name]), at_ns))
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--once", action="store_true", help="ask one question and exit")
+    parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    parser.add_argument("--question", default=_QUESTION)
+    parser.add_argument("--model-url", help="any OpenAI-compatible URL instead of the scripted model")
+    parser.add_argument("--model-name", default="scripted")
+    parser.add_argument("--api-key-env", help="the environment variable that holds that model's key")
+    parser.add_argument("--port", type=int, default=8000, help="where to serve; a free one if it is taken")
+    options = parser.parse_args()
+    os.environ.setdefault("LANGSMITH_TRACING", "false")
+    try:
+        sys.exit(asyncio.run(_demo(options)))
+    except (StartFailed, RuntimeError) as error:
+        sys.exit(f"demo: {error}")
+    except KeyboardInterrupt:
+        sys.exit(0 if not options.once else 130)
+
+
+async def _demo(options: argparse.Namespace) -> int:
+    say = sys.stderr if options.json else sys.stdout
+    async with contextlib.AsyncExitStack() as stack:
+        http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)))
+        say.write("Starting a scripted model, two A2A agents and the server, each in a process of its own...\n")
+        say.flush()
+        url, model, agents = await _started(stack, options)
+        async for _ in ask(http, url, f"{WARM_UP} {options.question}"):
+            pass  # connections are open and everything is imported now
+        calls = await _model_calls(http, model)
+        report = await _run(http, url, agents, options.question, Screen(say))
+        report["model_calls"] = None if calls is None else (await _model_calls(http, model) or 0) - calls
+        say.write(_summary(report, scripted=model is not None))
+        if not options.once:
+            say.write(f"\nServing on {url} until Ctrl-C. Ask it yourself:\n\n{_curl(url)}\n")
+            say.flush()
+            await asyncio.Event().wait()
+        if options.json:
+            sys.stdout.write(json.dumps(report) + "\n")
+    return 0 if report["text_exact"] else 1
+
+
+async def _started(stack: contextlib.AsyncExitStack, options: argparse.Namespace) -> tuple[str, str | None, dict[str, str]]:
+    model = None if options.model_url else stack.enter_async_context(started("anabranch.demo.model"))
+    model, *urls = await asyncio.gather(
+        model or asyncio.sleep(0), *(stack.enter_async_context(started("anabranch.demo.agents", name)) for name in _AGENTS)
+    )
+    agents = dict(zip(_AGENTS, urls, strict=True))
+    key = f", api_key_env: {options.api_key_env}" if options.api_key_env else ""
+    text = _CONFIG.format(
+        model_name=options.model_name, model_url=options.model_url or f"{model}/v1", key=key, **agents
+    )
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-demo-"))
+    path = Path(folder, "anabranch.yaml")
+    path.write_text(text, encoding="utf-8")
+    port = 0 if options.once else _free(options.port)
+    url = await stack.enter_async_context(started("anabranch.demo.server", str(path), port=port))
+    return url, model, agents
+
+
+async def _run(
+    http: aiohttp.ClientSession, url: str, agents: dict[str, str], question: str, screen: Screen
+) -> dict[str, Any]:
+    seen = Measured()
+    began_ns = time.monotonic_ns()
+    with screen:
+        async for at_ns, event in ask(http, url, question):
+            seen.take(at_ns, event)
+            screen.show(event)
+    exact = seen.ended == "RUN_FINISHED" and bool(seen.texts)
+    lags: list[float] = []
+    for name in seen.texts:
+        async with http.get(f"{agents[name]}/sent") as response:
+            sent = await response.json()
+        exact = exact and sent["text"] == seen.texts[name]
+        lags += lags_ms(sent["stamps"], seen.reads[name])
+    return {
+        "text_exact": exact,
+        "first_sub_agent_token_ms": round((seen.first_ns - began_ns) / 1e6, 1),
+        "relay_lag_ms": {"p50": round(percentile(lags, 0.5), 2), "p99": round(percentile(lags, 0.99), 2)},
+        "agents": list(seen.texts),
+    }
+
+
+async def _model_calls(http: aiohttp.ClientSession, model: str | None) -> int | None:
+    if model is None:
+        return None
+    async with http.get(f"{model}/calls") as response:
+        return int((await response.json())["count"])
+
+
+def _summary(report: dict[str, Any], scripted: bool) -> str:
+    lag, exact = report["relay_lag_ms"], "byte for byte what they sent" if report["text_exact"] else "NOT what they sent"
+    return (
+        f"\nagents {', '.join(report['agents'])}: text {exact}\n"
+        f"first sub-agent token after {report['first_sub_agent_token_ms']} ms "
+        f"({'scripted model, paced' if scripted else 'your model'})\n"
+        f"relay lag, from before the agent publishes a token to its reading here: p50 {lag['p50']} ms, p99 {lag['p99']} ms\n"
+    )
+
+
+def _curl(url: str) -> str:
+    body = '{"threadId":"t1","runId":"r1","protocolVersion":"1.0","messages":[{"id":"m1","role":"user","content":"Show me komodor clusters"}]}'
+    return f"  curl -N {url}/agui -H 'content-type: application/json' -d '{body}'"
+
+
+def _free(port: int) -> int:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return 0
+    return port
+
+
+if __name__ == "__main__":
+    main()
