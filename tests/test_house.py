@@ -22,12 +22,12 @@ SRC = ROOT / "src" / "anabranch"
 
 PUBLIC = ("App", "__version__", "current")
 
-# The pure machines, by the names that the house gives them.
-LAW = ("encodable.py", "errors.py", "events.py", "grammar.py", "law.py", "ledger.py", "parts.py", "request.py")
+# The pure machines: by the names that the house gives them, and whatever says so of itself.
+NAMED = ("encode.py", "errors.py", "events.py", "grammar.py", "machine.py", "parse.py", "sse.py", "translate.py")
 PURE = sorted(
-    {SRC / name for name in LAW}
-    | {path for name in ("translate.py", "encode.py", "parse.py", "machine.py") for path in SRC.rglob(name)}
-    | {SRC / "transports" / "sse.py"}
+    path
+    for path in SRC.rglob("*.py")
+    if path.name in NAMED or re.search(r"\bPure\b", ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "")
 )
 SHELL_ONLY = frozenset(
     {"aiohttp", "anyio", "asyncio", "httpx", "os", "random", "secrets", "socket", "starlette", "threading"}

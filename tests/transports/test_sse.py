@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import SourceError
@@ -114,6 +114,7 @@ def by_the_standard(stream: bytes) -> list[SseEvent]:
     return events
 
 
+@settings(deadline=None, database=None)
 @given(cut_streams())
 def test_any_cut_of_any_stream_gives_the_events_of_the_standard(case: tuple[bytes, list[bytes]]) -> None:
     stream, chunks = case
@@ -132,6 +133,7 @@ def until_refused(chunks: list[bytes], limit: int) -> tuple[list[SseEvent], str 
     return events, None
 
 
+@settings(deadline=None, database=None)
 @given(cut_streams(), st.integers(3, 40))
 def test_any_cut_gives_the_same_events_before_one_that_is_too_large(
     case: tuple[bytes, list[bytes]], limit: int

@@ -102,12 +102,15 @@ async def _demo(options: argparse.Namespace) -> int:
     return 0 if report["text_exact"] else 1
 
 
-async def _started(stack: contextlib.AsyncExitStack, options: argparse.Namespace) -> tuple[str, str | None, dict[str, str]]:
-    model = None if options.model_url else stack.enter_async_context(started("anabranch.demo.model"))
-    model, *urls = await asyncio.gather(
-        model or asyncio.sleep(0), *(stack.enter_async_context(started("anabranch.demo.agents", name)) for name in _AGENTS)
-    )
-    agents = dict(zip(_AGENTS, urls, strict=True))
+async def _started(
+    stack: contextlib.AsyncExitStack, options: argparse.Namespace
+) -> tuple[str, str | None, dict[str, str]]:
+    wanted = [("anabranch.demo.agents", name) for name in _AGENTS]
+    if options.model_url is None:
+        wanted.append(("anabranch.demo.model",))
+    urls = await asyncio.gather(*(stack.enter_async_context(started(*one)) for one in wanted))
+    agents = dict(zip(_AGENTS, urls, strict=False))
+    model = None if options.model_url else urls[-1]
     key = f", api_key_env: {options.api_key_env}" if options.api_key_env else ""
     text = _CONFIG.format(
         model_name=options.model_name, model_url=options.model_url or f"{model}/v1", key=key, **agents
@@ -152,7 +155,10 @@ async def _model_calls(http: aiohttp.ClientSession, model: str | None) -> int | 
 
 
 def _summary(report: dict[str, Any], scripted: bool) -> str:
-    lag, exact = report["relay_lag_ms"], "byte for byte what they sent" if report["text_exact"] else "NOT what they sent"
+    lag, exact = (
+        report["relay_lag_ms"],
+        "byte for byte what they sent" if report["text_exact"] else "NOT what they sent",
+    )
     return (
         f"\nagents {', '.join(report['agents'])}: text {exact}\n"
         f"first sub-agent token after {report['first_sub_agent_token_ms']} ms "

@@ -91,7 +91,11 @@ class Screen:
         mark = {"completed": "x", "in_progress": ">"}
         plan = "\n".join(f"[{mark.get(todo.get('status', ''), ' ')}] {todo.get('content', '')}" for todo in self.plan)
         agents = Table.grid(expand=True)
-        row = [Panel(Text(text), title=name, border_style="cyan") for name, text in self.lanes.items() if name != SUPERVISOR]
+        row = [
+            Panel(Text(text), title=name, border_style="cyan")
+            for name, text in self.lanes.items()
+            if name != SUPERVISOR
+        ]
         for _ in row:
             agents.add_column(ratio=1)
         if row:

@@ -12,8 +12,10 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
+from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from ..errors import Cancelled, Conflict, NotFound, ServerError, ServerStopping
 from ..events import Terminal
@@ -89,7 +91,8 @@ class Runs:
         )
         record = await self._table.create(fresh)
         if record.key == fresh.key:
-            self._executor.start(record.key, partial(self._execute, source, request, record))
+            named = replace(request, memory_key=f"{quote(principal.id, safe='')}:{request.thread_id}")
+            self._executor.start(record.key, partial(self._execute, source, named, record))
         elif record.digest != fresh.digest:
             raise Conflict(f"run {request.run_id!r} exists with another input: use a new run id", code="run_id_taken")
         return record

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing, suppress
+from typing import Any
 
 import msgspec
 
+from ..encodable import whole
 from ..errors import describe, scrub
 from ..events import (
     ROOT,
     Event,
     MessageFinished,
     MessageReset,
+    PartAdded,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -32,6 +35,7 @@ class Relayed(msgspec.Struct, frozen=True):
     """How a relayed agent ended: its root text, exact, and the failure if there was one.
 
     The text is that of its messages in the order they began, without those that were voided or only told of progress.
+    An agent that answered with data only has that as its text, as JSON.
     """
 
     text: str
@@ -82,6 +86,7 @@ class _Taken:
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         self._texts: dict[str, list[str]] = {}
+        self._data: list[Any] = []
         self.ended: RunFinished | RunFailed | None = None
 
     def all(self, events: Iterable[Event]) -> None:
@@ -96,12 +101,15 @@ class _Taken:
     def _note(self, event: Event) -> None:
         if isinstance(event, TextDelta):
             self._texts.setdefault(event.message_id, []).append(event.delta)
+        elif isinstance(event, PartAdded) and event.part.kind == "json":
+            self._data.append(event.part.data)
         elif isinstance(event, MessageReset) or (isinstance(event, MessageFinished) and event.phase == "progress"):
             self._texts.pop(event.message_id, None)
 
     @property
     def text(self) -> str:
-        return "".join(piece for pieces in self._texts.values() for piece in pieces)
+        said = whole("".join(piece for pieces in self._texts.values() for piece in pieces))
+        return said or "\n".join(msgspec.json.encode(data).decode() for data in self._data)
 
 
 def _failure(error: Exception | None) -> RunFailed:

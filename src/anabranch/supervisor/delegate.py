@@ -42,7 +42,8 @@ def delegate(name: str, source: Source, *, description: str = "", url: str = "")
     return StructuredTool.from_function(
         coroutine=ask,
         name=tool_name(name),
-        description=description or f"Ask the agent {name} and get its whole answer. The user reads it as it is written.",
+        description=description
+        or f"Ask the agent {name} and get its whole answer. The user reads it as it is written.",
     )
 
 

@@ -135,6 +135,11 @@ CASES = [
         *(TASK, artifact("a", "b"), artifact("c", "d", append=True), DONE),
         messages=answer("abcd"),
     ),
+    case(
+        "an artifact that only repeated the status text is replaced",
+        *(TASK, thinks("Hello"), artifact("Hello"), artifact("Bye"), DONE),
+        messages=answer("Hello", "Bye"),
+    ),
     # --- tasks
     case(
         "a task that is over and holds its artifacts",
@@ -287,6 +292,11 @@ CASES = [
         artifact("", id="s", name="streaming_result", append=True, lastChunk=True),
         *(artifact(TEXT, id="r", name="complete_result", lastChunk=True), DONE),
         messages=[("progress", "🔧 Calling tool: list"), *answer(TEXT), ("progress", "rows")],
+    ),
+    case(
+        "a tool notification that comes twice",
+        *(TASK, [status("WORKING", says("calling"), metadata={"tool_notification": True})] * 2, DONE),
+        messages=[("progress", "calling")],
     ),
     case(
         "a CAIPE agent with a status line and complete_result",

@@ -74,11 +74,14 @@ class Raw:
         self.url = ""
         self.requests: list[Request] = []
         self.cards = 0
+        self.connections: set[asyncio.Task[Any]] = set()
         self._answer, self._card = answer, card
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        """One connection, until the client or the server ends."""
+        if task := asyncio.current_task():
+            self.connections.add(task)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while request := await self._read(reader, writer):
                 if self._card is not None and request.path == "/.well-known/agent-card.json":
                     self.cards += 1
@@ -122,3 +125,6 @@ async def raw(answer: Callable[[Request], Coroutine[Any, Any, None]], card: Json
         yield server
     finally:
         listener.close()
+        for connection in server.connections:
+            connection.cancel()
+        await asyncio.gather(*server.connections)

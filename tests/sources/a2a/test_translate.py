@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from referee import judged
 
@@ -213,6 +213,7 @@ def test_bytes_that_are_not_utf8_are_replaced() -> None:
 PIECES = st.lists(st.text(st.sampled_from("ab \r\n🚀é"), min_size=1, max_size=3), min_size=1, max_size=8)
 
 
+@settings(deadline=None, database=None)
 @given(
     PIECES, st.sampled_from(["pieces", "grows", "status", "status, artifact", "pieces, end", "status, end", "CAIPE"])
 )

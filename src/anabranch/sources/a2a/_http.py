@@ -65,7 +65,8 @@ class Client:
                 connector=connector, cookie_jar=http.DummyCookieJar(), headers=self._headers
             )
         timeout = http.ClientTimeout(total=None, connect=self._connect_s, sock_read=patience_s)
-        for pause_s in (*_BACKOFF_S, None):
+        pauses_s = iter(_BACKOFF_S)
+        while True:
             try:
                 response = await self._session.request(
                     method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
@@ -73,10 +74,11 @@ class Client:
                 return Answer(response, self.who, self._idle_s)
             except Exception as error:
                 lost = isinstance(error, http.ClientConnectionError)
-                if pause_s is None or not lost or isinstance(error, http.ClientSSLError | TimeoutError):
+                again = lost and not isinstance(error, http.ClientSSLError | TimeoutError)
+                pause_s = next(pauses_s, None) if again else None
+                if pause_s is None:
                     raise _failure(error, self.who, begun=False) from error
             await asyncio.sleep(pause_s)
-        raise AssertionError("unreachable")
 
 
 class Answer:
