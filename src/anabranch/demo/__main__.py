@@ -105,7 +105,7 @@ async def _demo(options: argparse.Namespace) -> int:
 async def _started(
     stack: contextlib.AsyncExitStack, options: argparse.Namespace
 ) -> tuple[str, str | None, dict[str, str]]:
-    wanted = [("anabranch.demo.agents", name) for name in _AGENTS]
+    wanted: list[tuple[str, ...]] = [("anabranch.demo.agents", name) for name in _AGENTS]
     if options.model_url is None:
         wanted.append(("anabranch.demo.model",))
     urls = await asyncio.gather(*(stack.enter_async_context(started(*one)) for one in wanted))

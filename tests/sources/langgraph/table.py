@@ -318,11 +318,11 @@ CASES = [
             *asks_whole(A),
             works("t0", given=[A]),
             starts("A"),
-            finishes("A", Command(update={"messages": [result("A", "one"), result("extra", "two", name="helper")]})),
+            finishes("A", Command(update={"messages": [result("A", "one"), result("extra", "two", name="second")]})),
             shown(result("A", "one")),
             ends("t0"),
         ],
-        calls=[("A", "add", "{}", "one", False), ("extra", "helper", "", "two", False)],
+        calls=[("A", "add", "{}", "one", False), ("extra", "second", "", "two", False)],
     ),
     Case(
         "a node that runs several calls reports each as it ends",
@@ -361,6 +361,17 @@ CASES = [
         calls=[("A", "task", "{}", "3", False)],
         lanes={"A": ("komodor", "", "A")},
         texts={"A": "sub"},
+    ),
+    Case(
+        "a result that a sub-agent hands to the graph above is told where it belongs",
+        in_lane(
+            works("i", *LANE, given=[tool_call("I", "hand_over")]),
+            starts("I", *LANE, name="hand_over"),
+            finishes("I", result("I", "handed over"), *LANE),
+        ),
+        calls=[("A", "task", "{}", "3", False)],
+        lanes={"A": ("komodor", "", "A")},
+        check=lambda seen: seen.call("I", "A").result == "handed over",
     ),
     Case(
         "a sub-agent without a name is called what the call asks for",

@@ -8,7 +8,7 @@ from typing import Any
 
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
-from langchain.agents.middleware import wrap_tool_call
+from langchain.agents.middleware import ToolRetryMiddleware, wrap_tool_call
 from langchain.tools import ToolRuntime, tool
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
@@ -17,7 +17,7 @@ from anabranch import events as ev
 from anabranch.errors import SourceError
 from anabranch.sources.langgraph import LangGraphSource, scope_of
 
-from .graphs import TOKENS, ask, asks_for, deep, model, says, stream_into, sub_agent, text_of, to_both
+from .graphs import TOKENS, Scripted, ask, asks_for, deep, model, says, stops, stream_into, sub_agent, text_of, to_both
 from .seen import asks, read, run, translated
 
 
@@ -139,3 +139,25 @@ async def test_a_failing_sub_agent_that_nobody_handles_ends_the_run_and_its_sibl
     assert "10.0.0.1" not in repr(seen.events)
     assert seen.call("c1").is_error and seen.call("c2").is_error
     assert seen.repairs == {}
+
+
+async def test_a_sub_agent_that_is_tried_again_is_a_second_lane_and_the_first_one_failed() -> None:
+    class Flaky(Scripted):
+        def _turn(self, messages: list[Any]) -> Any:
+            self.calls += 1
+            return (
+                [*says("half"), SourceError("cut", code="model_error")]
+                if self.calls == 1
+                else [*says("whole"), *stops()]
+            )
+
+    komodor = {**sub_agent("komodor", says()), "model": Flaky(turns=[])}
+    task = asks_for(("c1", "task", '{"description": "x", "subagent_type": "komodor"}'))
+    retry = ToolRetryMiddleware(max_retries=1, initial_delay=0.0, jitter=False)
+    seen = await run(deep(komodor, script=(task, says("done")), middleware=[retry]))
+    assert {path: (agent.name, agent.end) for path, agent in seen.agents.items()} == {
+        "c1": ("komodor", "model_error"),
+        "c1/1": ("komodor", "success"),
+    }
+    assert (seen.text("c1"), seen.text("c1/1"), seen.call("c1").result) == ("half", "whole", "whole")
+    assert isinstance(seen.terminal, ev.RunFinished) and seen.repairs == {}

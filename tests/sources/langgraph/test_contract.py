@@ -6,8 +6,11 @@ These fail when a release changes a shape; then `translate` has to learn it befo
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
+import pytest
 from langchain.agents import create_agent
 from langchain.tools import ToolRuntime, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -149,3 +152,36 @@ async def test_a_question_is_in_updates_and_in_the_result_of_its_task() -> None:
     resumed = await parts_of(graph, Command(resume={question.id: "yes"}))
     assert of(resumed, "tools")[0]["event"] == "tool-started"  # again, for the same call
     assert of(resumed, "tools")[-1]["output"].content == "yes"
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_the_source_loads_neither_langgraph_nor_langchain() -> None:
+    loaded = "import sys, anabranch.sources.langgraph; print(*sys.modules)"
+    assert not {"langgraph", "langchain_core", "langchain_openai", "pydantic_core"} & set(python(loaded).split())
+
+
+@pytest.mark.parametrize(
+    ("missing", "code"),
+    [
+        ("langgraph", "asyncio.run(anext(LangGraphSource(object()).open(RunRequest(run_id='r', thread_id='t'))))"),
+        ("langchain_openai", "from anabranch.sources.langgraph.reasoning import chat_model"),
+        ("langchain_core", "from anabranch.sources.langgraph.guard import ModelGuard"),
+    ],
+)
+def test_without_the_extra_the_error_says_what_to_install(missing: str, code: str) -> None:
+    lines = [
+        "import asyncio, sys",
+        f"sys.modules['{missing}'] = None",
+        "from anabranch.errors import MissingExtra",
+        "from anabranch.request import RunRequest",
+        "from anabranch.sources.langgraph import LangGraphSource",
+        "try:",
+        f"    {code}",
+        "except MissingExtra as error: print(error)",
+    ]
+    assert "pip install 'anabranch[langgraph]'" in python("\n".join(lines))

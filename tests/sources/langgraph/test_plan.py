@@ -52,6 +52,8 @@ async def test_a_second_plan_changes_the_first_in_place() -> None:
     seen = await run(create_agent(model(*write, says("ok")), [], middleware=[TodoListMiddleware()]))
     states = shown(seen)
     assert len(seen.of(ev.ActivitySnapshot)) == 1
+    planned = states.index({"todos": list(TODOS)})
+    assert {state["todos"][0]["content"] for state in states[planned:]} == {TODOS[0]["content"]}  # no flicker
     lengths = [len(state["todos"]) for state in states]
     assert lengths[:-1] == sorted(lengths[:-1])  # an unfinished list takes nothing away
     assert states[-2]["todos"] == [*second, TODOS[1]] and states[-1] == {"todos": second}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from anabranch import events as ev
-from anabranch.errors import SourceError
+from anabranch.errors import Cancelled, SourceError
 from anabranch.sources.langgraph import LangGraphTranslator
 
 from .parts import (
@@ -68,7 +68,9 @@ def expected_text(parts: list[Part]) -> dict[str, str]:
     return {lane: text for lane, text in texts.items() if text and lane != "-"}
 
 
-@pytest.mark.parametrize("error", [None, SourceError("it broke")], ids=["ended", "broken"])
+@pytest.mark.parametrize(
+    "error", [None, SourceError("it broke"), Cancelled("stop")], ids=["ended", "broken", "cancelled"]
+)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_cut_anywhere_the_text_is_exact_and_one_terminal_event_is_last(case: Case, error: Exception | None) -> None:
     for end in range(len(case.parts) + 1):
@@ -79,7 +81,7 @@ def test_cut_anywhere_the_text_is_exact_and_one_terminal_event_is_last(case: Cas
         )
         assert all(call.closed for call in seen.calls.values())
         if error is not None:
-            assert summary(seen) == "agent_failed"
+            assert summary(seen) == getattr(error, "code", None)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,21 @@ from anabranch.request import Resume
 from anabranch.sources.langgraph import LangGraphSource, scope_of
 from anabranch.sources.relay import relay
 
-from .graphs import add, asks_for, deep, graph_of_tool, model, says, sub_agent, text_of, thinks, to_both, two_asks
+from .graphs import (
+    TOKENS,
+    add,
+    asks_for,
+    deep,
+    graph_of_tool,
+    model,
+    says,
+    stream_into,
+    sub_agent,
+    text_of,
+    thinks,
+    to_both,
+    two_asks,
+)
 from .seen import Seen, asks, read, run, translated
 
 
@@ -123,6 +137,19 @@ class TestTrap2WhereATokenMayBeEmittedFrom:
         task.cancel()
         assert len(seen.of(ev.Custom)) == 1 and seen.call("c1").result == "ok"
 
+    @pytest.mark.parametrize("of", ["current", "runtime"])
+    async def test_a_lane_that_a_tool_opens_belongs_to_the_call(self, of: str) -> None:
+        async def work(runtime: ToolRuntime) -> str:
+            scope = current() if of == "current" else scope_of(runtime)
+            return await stream_into(scope.lane("remote"), *TOKENS)
+
+        seen = await self.emitted(work)
+        assert {path: (agent.name, agent.call) for path, agent in seen.agents.items()} == {
+            "c1/remote": ("remote", "c1")
+        }
+        assert seen.text("c1/remote") == "".join(TOKENS) == seen.call("c1").result
+        assert seen.repairs == {}
+
     async def test_current_says_so_where_no_run_is_to_be_found_and_the_run_goes_on(self) -> None:
         async def work(runtime: ToolRuntime) -> str:
             caught: list[str] = []
@@ -186,7 +213,12 @@ class TestTrap2WhereATokenMayBeEmittedFrom:
         seen = translated(source.translator(request), parts)
         assert seen.text("c1/late") == "too late"
         # What the grammar had to mend: a continuation of the lane, and output after the result.
-        assert set(seen.repairs) <= {"renew:TextDelta", "open:TextDelta", "drop:ToolOutputDelta", "close:RunFinished"}
+        assert seen.repairs == {
+            "renew:TextDelta": 1,
+            "open:TextDelta": 1,
+            "drop:ToolOutputDelta": 1,
+            "close:RunFinished": 2,
+        }
         assert isinstance(seen.terminal, ev.RunFinished)
 
 

@@ -8,7 +8,7 @@ call and keeps its node's segment; every graph after the first that one task run
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import SourceError
@@ -33,7 +33,7 @@ Namespace = tuple[str, ...]
 class Call:
     """One tool call. ``id`` is its local id: the provider's, or a variant of it when the provider used that before."""
 
-    __slots__ = ("asked", "closed", "id", "lanes", "name", "returned", "running", "solo")
+    __slots__ = ("asked", "closed", "held", "id", "lanes", "name", "returned", "running", "solo")
 
     def __init__(self, id: str, name: str) -> None:
         self.id, self.name = id, name
@@ -42,6 +42,7 @@ class Call:
         self.running = False
         self.closed = False  # its arguments are complete
         self.returned = False
+        self.held: tuple[str, bool] | None = None  # a result not committed yet: its text, whether it is an error
         self.lanes: list[Lane] = []
 
 
@@ -54,7 +55,7 @@ class Lane:
         self.path, self.parent, self.call = path, parent, call
         self.name: str | None = None  # as LangChain knows the agent
         self.is_open = True
-        self.error: BaseException | None = None  # what a task of it failed with last
+        self.error: BaseException | None = None  # what a task of it failed with, and no other task began since
         self.calls: dict[str, Call] = {}  # the newest call of each id
         self.every_call: list[Call] = []
         self.lanes: list[Lane] = []  # of graphs that are nodes of this one
@@ -123,6 +124,7 @@ class Lanes:
         name = (data.get("metadata") or {}).get("lc_agent_name")
         if name:
             lane.name = name
+        lane.error = None
         self._tasks[data["id"]] = Task(lane, data["name"], data.get("input"))
 
     def task_ended(self, task_id: str) -> Task | None:
@@ -192,9 +194,9 @@ def announce(lane: Lane, call_id: str, name: str, arguments: Any, out: list[Even
     return call
 
 
-def end(lanes: Iterable[Lane], failed: bool, out: list[Event]) -> None:
+def end(lanes: Sequence[Lane], failed: bool, out: list[Event]) -> None:
     """The agents of ``lanes`` ended with what called them; inner ones first."""
-    for lane in lanes:
+    for lane in reversed(lanes):
         if not lane.is_open:
             continue
         lane.is_open = False
@@ -204,18 +206,23 @@ def end(lanes: Iterable[Lane], failed: bool, out: list[Event]) -> None:
         for turn in lane.turns:
             if not turn.ended:
                 turn.close("narration", out)  # it broke off, and the code around it went on without it
-        if failed:
+        if failed or lane.error:
             error = lane.error or SourceError("The agent was stopped: the tool that called it failed.")
             known = explain(error)
             out.append(AgentFailed(agent=lane.path, code=known.code, message=str(known)))
         else:
-            settle_unused(lane, out)
+            settle(lane, out)
             out.append(AgentFinished(agent=lane.path))
 
 
-def settle_unused(lane: Lane, out: list[Event]) -> None:
-    """Calls that nobody executed: their arguments were the answer (structured output), so their result is empty."""
+def settle(lane: Lane, out: list[Event]) -> None:
+    """Calls whose result nobody committed: what the tool reported, or nothing when nobody executed it.
+
+    The arguments of such a call were the answer themselves (structured output).
+    """
     for call in lane.every_call:
         if not call.returned:
             call.returned = True
-            out.append(ToolReturned(agent=lane.path, call_id=call.id))
+            text, is_error = call.held or ("", False)
+            error = text if is_error else None
+            out.append(ToolReturned(agent=lane.path, call_id=call.id, content=text, is_error=is_error, error=error))

@@ -25,7 +25,7 @@ class Results:
     def __init__(self, lanes: Lanes, resumed: bool) -> None:
         self._lanes = lanes
         self._resumed = resumed
-        self._held: dict[Call, tuple[Lane, str, bool]] = {}  # not committed yet: the text, whether it is an error
+        self._held: dict[Call, Lane] = {}
 
     def started(self, lane: Lane, data: dict[str, Any], out: list[Event]) -> None:
         """A tool began to run (again, after a retry)."""
@@ -59,7 +59,7 @@ class Results:
                 owner = lane.calls.get(other) or announce(lane, other, message.name or call.name, None, out)
                 self._commit(lane, owner, message, out)
             elif call.solo:
-                self._held[call] = (lane, _text(message.content), message.status == "error")
+                self._hold(lane, call, _text(message.content), message.status == "error")
             else:
                 self._commit(lane, call, message, out)
 
@@ -69,7 +69,7 @@ class Results:
         call.running = False
         text = f"Error: the tool {call.name} failed."
         if call.solo or call.asked:
-            self._held[call] = (lane, text, True)
+            self._hold(lane, call, text, True)
         else:
             self._return(lane, call, text, True, "", out)
 
@@ -87,19 +87,20 @@ class Results:
         for call in calls:
             if call.returned:
                 continue
-            if error is not None and (call in self._held or call.running):
+            if error is not None and (call.held or call.running):
                 self._return(lane, call, f"Error: {explain(error, call.name)}", True, "", out)
-            elif call in self._held:
-                self._release(call, out)
+            elif call.held:
+                self._return(lane, call, *call.held, "", out)
 
     def flush(self, out: list[Event]) -> None:
         """The stream ended: results that were never committed are results all the same."""
-        for call in list(self._held):
-            self._release(call, out)
+        for call, lane in list(self._held.items()):
+            if call.held:
+                self._return(lane, call, *call.held, "", out)
 
-    def _release(self, call: Call, out: list[Event]) -> None:
-        lane, text, is_error = self._held[call]
-        self._return(lane, call, text, is_error, "", out)
+    def _hold(self, lane: Lane, call: Call, text: str, is_error: bool) -> None:
+        call.held = (text, is_error)
+        self._held[call] = lane
 
     def _commit(self, lane: Lane, call: Call, message: Any, out: list[Event]) -> None:
         self._return(lane, call, _text(message.content), message.status == "error", message.id or "", out)

@@ -42,12 +42,12 @@ class LangGraphSource:
         Raises ``ClientError`` when an interrupt is answered that the graph cannot have asked, ``ModelTruncated`` when a
         model's answer broke off, and whatever else the graph raises.
         """
-        scope = Scope(_emitter())
         from .guard import ModelGuard
 
-        config = {"configurable": {"thread_id": request.thread_id}, "callbacks": [ModelGuard()]}
-        given = await self._input(request, config)
-        apart = _Apart()
+        scope, apart = Scope(_emitter()), _Apart()
+        config = {"configurable": {"thread_id": request.memory_key or request.thread_id}, "callbacks": [ModelGuard()]}
+        with apart:
+            given = await self._input(request, config)
         parts = self._graph.astream(given, config, stream_mode=list(MODES), subgraphs=True, version="v2")
         async with aclosing(parts):
             while True:
@@ -67,9 +67,7 @@ class LangGraphSource:
         checkpointer = getattr(self._graph, "checkpointer", None)
         if request.resume:
             if not checkpointer:
-                message = (
-                    "This agent keeps no checkpoints, so it cannot go on after a question: give it a checkpointer."
-                )
+                message = "This agent keeps no checkpoints, so it cannot go on: compile it with a checkpointer."
                 raise ClientError(message, code="not_resumable", status=409)
             answers = {answer.interrupt_id: answer.payload for answer in request.resume}
             return None if BREAKPOINT in answers else Command(resume=answers)

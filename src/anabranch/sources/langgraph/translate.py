@@ -40,7 +40,7 @@ from ...events import (
 )
 from ...scope import join, under
 from ._failures import explain
-from ._lanes import Call, Lane, Lanes, Task, end, settle_unused
+from ._lanes import Call, Lane, Lanes, Task, end, settle
 from ._results import Results, tool_messages
 from ._turns import Turns, is_internal, written
 
@@ -64,7 +64,7 @@ class LangGraphTranslator:
         self._results = Results(self._lanes, resumed)
         self._asked: set[str] = set()
         self._unasked: dict[str, Interrupted] = {}
-        self._blame: tuple[BaseException | None, str | None] = (None, None)
+        self._blamed: list[tuple[BaseException, str | None]] = []
         self._has_state = False
 
     def feed(self, part: dict[str, Any]) -> list[Event]:
@@ -97,8 +97,7 @@ class LangGraphTranslator:
         self._results.flush(out)
         if error is not None:
             if not isinstance(error, AnabranchError):
-                tool = self._blame[1] if self._blame[0] is error else None
-                known = explain(error, tool)
+                known = explain(error, next((tool for blamed, tool in self._blamed if blamed is error), None))
                 failure = RunFailed(code=known.code, message=str(known), retryable=known.retryable, side=known.side)
                 out.append(failure)
             return out
@@ -108,7 +107,7 @@ class LangGraphTranslator:
         elif self._asked or self._unasked:
             out.append(RunFinished(outcome="interrupted"))
         else:
-            settle_unused(self._lanes.root, out)
+            settle(self._lanes.root, out)
             out.append(RunFinished())
         return out
 
@@ -198,10 +197,9 @@ class LangGraphTranslator:
             end(task.lanes, error is not None, out)
 
     def _accuse(self, error: Any, task: Task | None) -> None:
-        """Remember what failed first: the innermost task reports an error before the tasks around it do."""
-        if self._blame[0] is not error:
-            tool = task.calls[0].get("name") or "unknown" if task is not None and task.solo else None
-            self._blame = (error, tool)
+        """Remember what failed: the innermost task reports an error first, before the tasks around it do."""
+        tool = task.calls[0].get("name") or "unknown" if task is not None and task.solo else None
+        self._blamed.append((error, tool))
 
     # --- updates -----------------------------------------------------------------------------------------------
 
@@ -244,9 +242,7 @@ class LangGraphTranslator:
     def _interrupted(self, lane: Lane, interrupts: Any) -> None:
         """Questions are asked when their task reports them, which is when the call that asks is known."""
         if not interrupts:  # a breakpoint: the graph stops before or after a node, and asks nothing
-            self._unasked.setdefault(
-                "breakpoint", Interrupted(interrupt_id="breakpoint", reason="langgraph:breakpoint")
-            )
+            self._unasked[BREAKPOINT] = Interrupted(interrupt_id=BREAKPOINT, reason="langgraph:breakpoint")
         for interrupt in interrupts:
             if interrupt.id not in self._asked:
                 self._unasked.setdefault(interrupt.id, _question(lane, None, interrupt))
