@@ -210,6 +210,7 @@ def mixture(seed: int) -> tuple[list[ev.Event], BaseException | None]:
 
 
 @pytest.mark.oracle
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("profile", READERS, ids=["1.0", "before 1.0", "before 1.0, with sub-agents"])
 def test_the_official_clients_accept_what_comes_of_an_unlawful_source(profile: Profile) -> None:
     oracles.require()

@@ -34,7 +34,7 @@ def stream(*events: ev.Event, profile: Profile = MODERN) -> bytes:
 def told(*events: ev.Event, profile: Profile = MODERN) -> list[dict[str, Any]]:
     """The AG-UI events of public events, after RUN_STARTED, without their time."""
     heard = list(oracles.events(stream(*events, profile=profile)))
-    assert {event.pop("timestamp") for event in heard} == {AT_MS}
+    assert {repr(event.pop("timestamp")) for event in heard} == {str(AT_MS)}
     return heard[1:]
 
 
@@ -119,6 +119,12 @@ def test_a_run_id_that_would_break_the_frames_is_an_error_too() -> None:
     assert not encoder.feed(Entry(2, 1, AT_MS, ev.RunFinished()))
 
 
+def test_a_record_without_a_start_is_an_error_without_a_cursor() -> None:
+    for event in (ev.TextDelta(message_id="m", delta="x"), ev.RunFailed(code="gone", message="gone")):
+        [only] = AguiEncoder(MODERN).feed(Entry(1, 1, AT_MS, event))
+        assert only.startswith(b'data: {"type":"RUN_ERROR"')
+
+
 def test_a_record_that_stops_early_is_told_as_an_error_without_a_cursor() -> None:
     for error, code in ((None, "no_end"), (SourceError("gone", code="gone"), "gone"), (ValueError("secret"), None)):
         encoder = AguiEncoder(MODERN)
@@ -137,7 +143,7 @@ def test_nothing_is_owed_after_the_end() -> None:
     assert encoder.ended and not encoder.close(ValueError())
 
 
-# --- profiles ----------------------------------------------------------------------------------------------------------
+# --- profiles ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -180,7 +186,7 @@ def test_calls_that_wait_for_the_client_are_listed_for_new_clients_only() -> Non
     assert "outcome" not in told(finished, profile=OLD)[0]
 
 
-# --- sub-agents --------------------------------------------------------------------------------------------------------
+# --- sub-agents -------------------------------------------------------------------------------------------------------
 
 
 def test_a_sub_agent_is_attributed_to_its_parents_and_all_it_says_to_it() -> None:
@@ -227,10 +233,10 @@ def test_a_sub_agent_is_attributed_to_its_parents_and_all_it_says_to_it() -> Non
     ids=["success", "suspended", "cancelled", "failed"],
 )
 def test_a_sub_agent_ends_in_the_way_it_ended(end: ev.Event, expected: dict[str, Any]) -> None:
-    asked = [
-        ev.Interrupted(agent=agent, interrupt_id=id, reason="confirmation") for agent, id in (("a", "i1"), ("b", "i2"))
-    ]
-    *_, ended = told(ev.AgentStarted(agent="a", name="komodor"), *asked, end)
+    ids = (("a", "i1"), ("b", "i2"), ("a", "i3"))
+    asked = [ev.Interrupted(agent=agent, interrupt_id=id, reason="tool_call") for agent, id in ids]
+    answered = ev.InterruptResolved(agent="a", interrupt_id="i3")
+    *_, ended = told(ev.AgentStarted(agent="a", name="komodor"), *asked, answered, end)
     assert ended == expected | {"subagentRunId": "a"}
 
 
@@ -314,7 +320,7 @@ def test_a_sub_agents_state_does_not_take_the_place_of_the_roots() -> None:
     ]
 
 
-# --- messages and tools ------------------------------------------------------------------------------------------------
+# --- messages and tools -----------------------------------------------------------------------------------------------
 
 
 def test_a_message_says_what_it_is_for_as_soon_as_that_is_known() -> None:
@@ -387,7 +393,7 @@ def test_reasoning_is_a_span_around_a_message_and_keeps_the_providers_value() ->
     assert heard[0].get("metadata") is None
 
 
-# --- the end -----------------------------------------------------------------------------------------------------------
+# --- the end ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_interrupted_run_asks_every_open_question_once() -> None:
@@ -472,23 +478,14 @@ def test_a_failure_tells_its_code_its_side_and_whether_it_is_worth_another_try()
 
 
 def test_integers_that_javascript_would_round_are_strings() -> None:
-    value = {
-        "id": 2**53,
-        "least": -(2**53),
-        "safe": -(2**53) + 1,
-        "deep": [{"n": 10**30}],
-        "text": "1" * 20,
-        "yes": True,
-    }
-    [event] = told(ev.StateSnapshot(value=value))
-    assert event["snapshot"] == {
-        "id": str(2**53),
-        "least": str(-(2**53)),
-        "safe": -(2**53) + 1,
-        "deep": [{"n": "1" + "0" * 30}],
-        "text": "1" * 20,
-        "yes": True,
-    }
+    for value, written in (
+        (2**53 - 1, 2**53 - 1),
+        (2**53, str(2**53)),
+        (1 - 2**53, 1 - 2**53),
+        ([{"n": -(2**53)}], [{"n": str(-(2**53))}]),
+        ({"big": 10**30, "yes": True, "text": "1" * 20}, {"big": "1" + "0" * 30, "yes": True, "text": "1" * 20}),
+    ):
+        assert told(ev.StateSnapshot(value=value))[0]["snapshot"] == written
 
 
 def nulls(value: Any, path: str = "") -> Iterable[str]:
