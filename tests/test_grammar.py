@@ -64,6 +64,12 @@ def call(id: str, agent: str = "", **fields: Any) -> list[Any]:
     ]
 
 
+RESET = [*message("m", "x"), ev.MessageReset(message_id="m", superseded_by="")]
+REASONED = [ev.ReasoningStarted(reasoning_id="m"), ev.ReasoningFinished(reasoning_id="m")]
+RETURNED = [*call("c"), ev.ToolReturned(call_id="c", content="1")]
+ANSWERED = [ev.Interrupted(interrupt_id="q", reason="r"), ev.InterruptResolved(interrupt_id="q")]
+
+
 class TestPass:
     def test_a_lawful_stream_passes_as_it_is_under_public_ids(self) -> None:
         assert run(
@@ -189,6 +195,11 @@ class TestOpen:
             ev.ToolReturned(call_id="r:1", content="done", message_id="r:3"),
         ]
 
+    def test_output_of_a_call_nobody_made_is_shown(self) -> None:
+        repairs = {"open:ToolOutputDelta": 1, "close:ToolOutputDelta": 1}
+        out = run(ev.ToolOutputDelta(call_id="c", content="50%"), repairs=repairs)
+        assert [type(event) for event in out] == [ev.ToolCallStarted, ev.ToolCallFinished, ev.ToolOutputDelta]
+
     def test_an_agent_nobody_announced_is_a_lane_of_its_own_never_the_root(self) -> None:
         out = run(ev.MessageStarted(agent="ghost", message_id="m"), repairs={"open:MessageStarted": 1})
         assert out == [
@@ -287,15 +298,23 @@ class TestRenew:
             ev.TextDelta(message_id="r:2", delta="r"),
         ]
 
-    def test_late_reasoning_and_late_parts_are_continued_too(self) -> None:
-        run(
-            ev.ReasoningStarted(reasoning_id="m"),
-            ev.ReasoningFinished(reasoning_id="m"),
-            ev.ReasoningDelta(reasoning_id="m", delta="x"),
-            *message("m"),
+    @pytest.mark.parametrize("stream", [message("m", "x"), RESET])
+    @pytest.mark.parametrize(
+        "late",
+        [
+            ev.TextDelta(message_id="m", delta="x"),
             ev.PartAdded(message_id="m", part=ev.Part(kind="file", url="u")),
-            repairs={"renew:ReasoningDelta": 1, "renew:PartAdded": 1},
-        )
+            ev.Annotated(message_id="m", annotation={"cites": "u"}),
+        ],
+    )
+    def test_whatever_comes_late_for_a_message_is_continued(self, stream: list[Any], late: Any) -> None:
+        out = run(*stream, late, repairs={f"renew:{type(late).__name__}": 1})
+        assert [type(event) for event in out[len(stream) :]] == [ev.MessageStarted, type(late)]
+        assert out[-1].message_id == out[-2].message_id == "r:2"
+
+    def test_late_reasoning_is_continued(self) -> None:
+        out = run(*REASONED, ev.ReasoningDelta(reasoning_id="m", delta="x"), repairs={"renew:ReasoningDelta": 1})
+        assert out[-1] == ev.ReasoningDelta(reasoning_id="r:2", delta="x")
 
     def test_what_comes_from_an_ended_agent_continues_it_visibly(self) -> None:
         out = run(
@@ -376,18 +395,35 @@ class TestDrop:
     @pytest.mark.parametrize(
         ("stream", "duplicate"),
         [
+            ([ev.MessageStarted(message_id="m")], ev.MessageStarted(message_id="m", name="other")),
             (message("m", "x"), ev.MessageStarted(message_id="m")),
             (message("m", "x"), ev.MessageFinished(message_id="m")),
-            ([ev.MessageStarted(message_id="m")], ev.MessageStarted(message_id="m", name="other")),
+            (RESET, ev.MessageStarted(message_id="m")),
+            (RESET, ev.MessageFinished(message_id="m")),
+            (RESET, ev.MessageReset(message_id="m", superseded_by="")),
+            ([ev.ReasoningStarted(reasoning_id="m")], ev.ReasoningStarted(reasoning_id="m")),
+            (REASONED, ev.ReasoningStarted(reasoning_id="m")),
+            (REASONED, ev.ReasoningFinished(reasoning_id="m")),
+            ([ev.ToolCallStarted(call_id="c", name="t")], ev.ToolCallStarted(call_id="c", name="t")),
             (call("c"), ev.ToolCallStarted(call_id="c", name="t")),
             (call("c"), ev.ToolCallFinished(call_id="c")),
             (call("c"), ev.ToolArgsDelta(call_id="c", delta="}")),
-            ([*call("c"), ev.ToolReturned(call_id="c", content="1")], ev.ToolReturned(call_id="c", content="2")),
-            ([*call("c"), ev.ToolReturned(call_id="c")], ev.ToolOutputDelta(call_id="c", content="late")),
+            (RETURNED, ev.ToolCallStarted(call_id="c", name="t")),
+            (RETURNED, ev.ToolArgsDelta(call_id="c", delta="}")),
+            (RETURNED, ev.ToolCallFinished(call_id="c")),
+            (RETURNED, ev.ToolOutputDelta(call_id="c", content="late")),
+            (RETURNED, ev.ToolReturned(call_id="c", content="2")),
             ([ev.AgentStarted(agent="a", name="a")], ev.AgentStarted(agent="a", name="b")),
             ([ev.AgentStarted(agent="a", name="a"), ev.AgentFinished(agent="a")], ev.AgentFinished(agent="a")),
+            (
+                [ev.AgentStarted(agent="a", name="a"), ev.AgentFinished(agent="a")],
+                ev.AgentFailed(agent="a", code="c", message="m"),
+            ),
             ([ev.StepStarted(name="s")], ev.StepStarted(name="s")),
+            ([ev.StepStarted(name="s"), ev.StepFinished(name="s")], ev.StepFinished(name="s")),
             ([ev.Interrupted(interrupt_id="q", reason="r")], ev.Interrupted(interrupt_id="q", reason="r")),
+            (ANSWERED, ev.Interrupted(interrupt_id="q", reason="r")),
+            (ANSWERED, ev.InterruptResolved(interrupt_id="q")),
             ([], STARTED),
         ],
     )

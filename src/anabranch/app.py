@@ -189,7 +189,9 @@ def _configured(name: str, agent: Agent) -> Source:
     from .sources.a2a import A2ASource
 
     headers = (
-        {"authorization": f"Bearer {_secret(f'agents.{name}.auth', agent.auth.bearer_env)}"} if agent.auth else None
+        {"authorization": f"Bearer {_secret(f'agents.{name}.auth.bearer_env', agent.auth.bearer_env)}"}
+        if agent.auth
+        else None
     )
     times = agent.timeout
     return A2ASource(

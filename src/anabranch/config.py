@@ -150,14 +150,13 @@ class _Reader:
     def error(self, path: tuple[str, ...], problem: str) -> ConfigError:
         """What is wrong at ``path``, with the line, or with the variable that set it."""
         where, node = self._name, self._root
-        for depth, key in enumerate(path, start=1):
-            if variable := self._variables.get(path[:depth]):
-                where = variable
-                break
+        for key in path:
             pairs = node.value if isinstance(node, yaml.MappingNode) else []
             if (found := next(((k, v) for k, v in pairs if k.value == key), None)) is None:
                 break
             where, node = f"{self._name}:{found[0].start_mark.line + 1}", found[1]
+        for depth in range(1, len(path) + 1):
+            where = self._variables.get(path[:depth], where)
         return ConfigError(f"{where}: `{'.'.join(path)}`: {problem}")
 
     def refuse_repetition(self, node: Any, seen: set[int]) -> None:
@@ -197,10 +196,10 @@ class _Reader:
         """``raw`` as ``kind``."""
         kinds = (kind, *typing.get_args(kind))
         origin = typing.get_origin(kind)
-        if isinstance(raw, _FromEnv) and str not in kinds and origin is not Literal:
+        if isinstance(raw, _FromEnv) and kind not in (str, str | None) and origin is not Literal:
             raw = self._yaml(raw, path)
         section = next((k for k in kinds if isinstance(k, type) and issubclass(k, _Section)), None)
-        if origin is dict or (section is not None and raw is not None):
+        if origin is dict or section is not None:
             if not isinstance(raw, dict):
                 raise self.error(path, f"expected lines of `name: value` below it, not {raw!r}")
             return self._section(raw, section, path) if origin is not dict else self._named(raw, kind, path)

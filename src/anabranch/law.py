@@ -82,7 +82,8 @@ SUBJECT: dict[type[Any], tuple[str, str]] = {
     InterruptResolved: (INTERRUPT, "interrupt_id"),
     **dict.fromkeys((StateSnapshot, StateDelta, Routed, UsageReported, Custom, Unknown), (SCOPE, "agent")),
 }
-"""Which part an event is about: its kind, and the field that holds its id."""
+"""Which part an event is about: its kind, and the field that holds its id. In ``SCOPE`` are the events about no part,
+which pass wherever their agent is."""
 
 LAW: dict[tuple[str, str], dict[type[Any], tuple[str, str]]] = {
     (RUN, ABSENT): {RunStarted: (PASS, OPEN)},
@@ -163,7 +164,6 @@ LAW: dict[tuple[str, str], dict[type[Any], tuple[str, str]]] = {
     (INTERRUPT, ABSENT): {Interrupted: (PASS, CLOSED), InterruptResolved: (PASS, DONE)},
     (INTERRUPT, CLOSED): {Interrupted: (DROP, CLOSED), InterruptResolved: (PASS, DONE)},
     (INTERRUPT, DONE): dict.fromkeys((Interrupted, InterruptResolved), (DROP, DONE)),
-    (SCOPE, ABSENT): {kind: (PASS, ABSENT) for kind, subject in SUBJECT.items() if subject[0] == SCOPE},
 }
 """``(kind, state)`` -> event type -> ``(outcome, next state)``. What is not here is refused."""
 

@@ -22,7 +22,7 @@ from .app import App
 from .config import Config
 from .errors import ConfigError
 
-_CLOSE_S = 5.0  # for clients to read the last frames once every run has ended
+_CLOSE_S = 5  # for clients to read the last frames once every run has ended
 
 
 class _Server(uvicorn.Server):
@@ -90,10 +90,14 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def uvicorn_config(app: Any, **options: Any) -> uvicorn.Config:
-    """The uvicorn settings that anabranch is measured with."""
-    return uvicorn.Config(
-        app, access_log=False, log_level="info", timeout_graceful_shutdown=int(_CLOSE_S), server_header=False, **options
-    )
+    """The uvicorn settings that anabranch is measured with; ``options`` come before them."""
+    settings: dict[str, Any] = {
+        "access_log": False,
+        "log_level": "info",
+        "server_header": False,
+        "timeout_graceful_shutdown": _CLOSE_S,
+    }
+    return uvicorn.Config(app, **settings | options)
 
 
 def tune_gc() -> None:

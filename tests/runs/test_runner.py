@@ -386,15 +386,23 @@ async def test_threads_and_tasks_of_an_agent_emit_in_its_run() -> None:
     assert (text[-4:], len(text), type(end)) == ("done", len("threadtaskotherdone"), RunFinished)
 
 
-async def test_an_unlawful_emit_ends_the_run_though_the_agent_waits() -> None:
+async def test_an_unlawful_emit_ends_the_run_and_stops_the_agent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "CLEANUP_S", 3600)
+    left = asyncio.Event()
+
     async def agent(request: RunRequest) -> Items:
-        yield "hello"
-        current().emit(ActivityDelta(activity_id="plan", kind="plan", patch=[]))
-        await asyncio.Event().wait()
+        try:
+            yield "hello"
+            current().emit(ActivityDelta(activity_id="plan", kind="plan", patch=[]))
+            await asyncio.Event().wait()
+        finally:
+            left.set()
 
     text, end = await outcome(Runs(), agent)
     assert isinstance(end, RunFailed)
     assert (text, end.code) == ("hello", "unlawful")
+    async with asyncio.timeout(WAIT_S):
+        await left.wait()
 
 
 async def test_an_emit_in_the_cleanup_of_a_cancelled_run_comes_before_its_end() -> None:

@@ -282,16 +282,15 @@ async def test_a_run_cancelled_before_the_stop_stays_cancelled() -> None:
 
 async def test_work_that_comes_after_the_stop_is_asked_to_stop_at_once() -> None:
     executor = LocalExecutor()
+    reasons: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def work(stop: asyncio.Future[Any]) -> None:
+        reasons.put_nowait(await stop)
+
     async with asyncio.timeout(WAIT_S):
         await executor.stop(0)
-        reasons = []
-
-        async def work(stop: asyncio.Future[Any]) -> None:
-            reasons.append(await stop)
-
         executor.start("k", work)
-        await executor.stop(0)
-    assert [type(reason) for reason in reasons] == [ServerStopping]
+        assert isinstance(await reasons.get(), ServerStopping)
 
 
 async def test_work_that_raises_is_told_to_the_operator(caplog: pytest.LogCaptureFixture) -> None:

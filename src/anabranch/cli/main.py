@@ -45,13 +45,18 @@ def serve(
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
-        run(load(config), host=host, port=port, announce=_announce)
+        loaded = load(config)
     except ConfigError as error:
-        problem = str(error)
-        if not problem.startswith(str(config)):  # found after the file was read
-            problem = f"{config}: {problem}"
-        typer.echo(f"anabranch: {' '.join(problem.split())}", err=True)
-        raise typer.Exit(2) from None
+        raise _refused(error) from None
+    try:
+        run(loaded, host=host, port=port, announce=_announce)
+    except ConfigError as error:
+        raise _refused(f"{config}: {error}") from None
+
+
+def _refused(problem: object) -> typer.Exit:
+    typer.echo(f"anabranch: {' '.join(str(problem).split())}", err=True)
+    return typer.Exit(2)
 
 
 def _announce(url: str) -> None:

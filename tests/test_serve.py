@@ -1,0 +1,237 @@
+"""``anabranch serve`` as a process: how it stops, and what it leaves behind."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from serving import WAIT_S, Wire, ask, sent
+
+pytestmark = pytest.mark.process
+
+CONFIG = """
+agents:
+  endless: {python: "agents_of_the_test:endless"}
+  until_go: {python: "agents_of_the_test:until_go"}
+  huge: {python: "agents_of_the_test:huge"}
+default: endless
+server: {port: 0}
+"""
+AGENTS = """
+import asyncio, os
+
+async def endless(request):
+    yield "hello"
+    await asyncio.Event().wait()
+
+async def until_go(request):
+    yield "hello"
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.01)
+    yield " world"
+
+async def huge(request):
+    yield "x" * 2**24
+    await asyncio.Event().wait()
+"""
+
+
+class Served:
+    """One server process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+        self._process, self.folder = process, folder
+        self.url, self.log = "", ""
+
+    async def read(self) -> None:
+        assert self._process.stderr is not None
+        async for line in self._process.stderr:
+            self.log += line.decode()
+            if line.startswith(b"anabranch: serving on "):
+                self.url = line.decode().split()[-1]
+                return
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    async def exit(self) -> int:
+        """Wait for the end of the process; its exit status."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(2 * WAIT_S):
+            self.log += (await self._process.stderr.read()).decode()
+            return await self._process.wait()
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self._process.pid).children(recursive=True)
+
+    async def stopping(self) -> None:
+        """Wait until the server knows that it stops."""
+        async with asyncio.timeout(WAIT_S):
+            while (await ask(self.url, "GET", "/ready")).status != 503:
+                pass
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "anabranch.yaml").write_text(CONFIG)
+    (tmp_path / "agents_of_the_test.py").write_text(AGENTS)
+    return tmp_path
+
+
+@asynccontextmanager
+async def serving(folder: Path, grace: str) -> AsyncIterator[Served]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "anabranch", "serve"),
+        cwd=folder,
+        env=os.environ | {"ANABRANCH__SERVER__STOP_GRACE": grace},
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    server = Served(process, folder)
+    try:
+        async with asyncio.timeout(2 * WAIT_S):
+            await server.read()
+        assert server.url, server.log
+        yield server
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def body(run_id: str = "r1") -> dict[str, Any]:
+    return {"runId": run_id, "threadId": run_id, "messages": [{"id": "m", "role": "user", "content": "hi"}]}
+
+
+async def hello(wire: Wire) -> None:
+    """Read until the agent has said hello."""
+    assert (await wire.head())[0] == 200
+    while b"hello" not in await wire.chunk():
+        pass
+
+
+async def end(wire: Wire) -> dict[str, Any]:
+    """The last event of a stream, which is whole."""
+    last = (await wire.chunks())[-1].decode().strip().split("data: ")[-1]
+    event: dict[str, Any] = json.loads(last)
+    return event
+
+
+async def test_a_run_that_ends_within_the_grace_ends_normally_while_new_ones_are_refused(folder: Path) -> None:
+    async with serving(folder, "1h") as server:
+        async with sent(server.url, "POST", "/agents/until_go/agui", body()) as wire:
+            await hello(wire)
+            server.signal(signal.SIGTERM)
+            await server.stopping()
+            refused = await ask(server.url, "POST", "/agui", body("r2"))
+            alive = await ask(server.url, "GET", "/health")
+            shown = await ask(server.url, "GET", "/runs/r1")
+            (folder / "go").touch()
+            assert (await end(wire))["type"] == "RUN_FINISHED"
+        assert await server.exit() == 0
+    assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+    assert refused.json["error"]["code"] == "server_stopping"
+    assert (alive.status, shown.json["status"]) == (200, "running")
+    assert "Traceback" not in server.log
+
+
+async def test_after_the_grace_a_live_stream_gets_its_typed_end(folder: Path) -> None:
+    async with serving(folder, "300ms") as server:
+        async with sent(server.url, "POST", "/agui", body()) as wire:
+            await hello(wire)
+            server.signal(signal.SIGTERM)
+            event = await end(wire)
+        assert await server.exit() == 0
+    assert (event["type"], event["code"]) == ("RUN_ERROR", "server_stopping")
+    assert "Traceback" not in server.log
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+async def test_a_second_ctrl_c_skips_the_grace_and_not_the_end(folder: Path, first: int) -> None:
+    async with serving(folder, "1h") as server:
+        async with sent(server.url, "POST", "/agui", body()) as wire:
+            await hello(wire)
+            server.signal(first)
+            await server.stopping()
+            server.signal(signal.SIGINT)
+            event = await end(wire)
+        assert await server.exit() == 0
+    assert (event["type"], event["code"]) == ("RUN_ERROR", "server_stopping")
+    assert "Traceback" not in server.log
+
+
+async def test_an_idle_server_stops_at_once(folder: Path) -> None:
+    async with serving(folder, "1h") as server:
+        assert (await ask(server.url, "GET", "/ready")).status == 200
+        server.signal(signal.SIGTERM)
+        assert await server.exit() == 0
+
+
+@pytest.mark.slow
+async def test_a_client_that_does_not_read_cannot_hold_the_server(folder: Path) -> None:
+    async with (
+        serving(folder, "0") as server,
+        sent(server.url, "POST", "/agents/huge/agui", body(), small=True) as wire,
+    ):
+        assert (await wire.head())[0] == 200
+        server.signal(signal.SIGTERM)
+        assert await server.exit() == 0
+        print(server.log)
+
+
+async def test_a_server_that_is_killed_leaves_no_process_and_can_be_started_again_on_its_port(folder: Path) -> None:
+    async with serving(folder, "1h") as server:
+        async with sent(server.url, "POST", "/agui", body()) as wire:
+            await hello(wire)
+            assert server.children() == []
+            server.signal(signal.SIGKILL)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await wire.chunks()
+        assert await server.exit() == -signal.SIGKILL
+    port = server.url.rpartition(":")[2]
+    (folder / "anabranch.yaml").write_text(CONFIG.replace("port: 0", f"port: {port}"))
+    async with serving(folder, "0") as again:
+        assert again.url == server.url
+        assert (await ask(again.url, "GET", "/runs/r1")).status == 404
+
+
+PARENT = """
+import asyncio, sys
+from anabranch.demo._process import started
+
+async def main():
+    async with started("anabranch.demo.server", sys.argv[1]) as url:
+        print(url, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_server_of_the_demo_ends_when_its_parent_is_killed(folder: Path) -> None:
+    parent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PARENT, str(folder / "anabranch.yaml")),
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert parent.stdout is not None
+        async with asyncio.timeout(2 * WAIT_S):
+            url = (await parent.stdout.readline()).decode().strip()
+        assert (await ask(url, "GET", "/ready")).status == 200
+        children = psutil.Process(parent.pid).children(recursive=True)
+        assert children
+    finally:
+        parent.kill()
+        await parent.wait()
+    gone, alive = await asyncio.to_thread(psutil.wait_procs, children, timeout=WAIT_S)
+    for process in alive:
+        process.kill()
+    assert alive == [] and len(gone) == len(children)
