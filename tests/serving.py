@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import json
+import re
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
 import uvicorn
 
+from anabranch.request import RunRequest
 from anabranch.serve import uvicorn_config
 
 WAIT_S = 10
@@ -127,3 +129,37 @@ async def ask(url: str, method: str, path: str, body: Any = None, **headers: str
         if given.get("transfer-encoding") == "chunked":
             return Answer(status, given, b"".join(await wire.chunks()))
         return Answer(status, given, b"" if method == "HEAD" else await wire.exactly(int(given["content-length"])))
+
+
+# --- an application, and what is asked of it ------------------------------------------------------------------------
+
+
+async def echo(request: RunRequest) -> AsyncGenerator[str, None]:
+    """An agent that says the words of the question."""
+    for piece in re.findall(r"\S+\s*", request.last_user_text()):
+        yield piece
+
+
+def body(run_id: str = "r1", thread_id: str = "", text: str = "hel lo", **more: Any) -> dict[str, Any]:
+    """A RunAgentInput; each run has a thread of its own unless one is named."""
+    message = {"id": "m1", "role": "user", "content": text}
+    given = {"runId": run_id, "threadId": thread_id or f"t-{run_id}", "messages": [message], "protocolVersion": "1.0"}
+    return given | more
+
+
+def said(events: list[dict[str, Any]]) -> str:
+    """The text of all messages of a stream."""
+    return "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+
+
+def by_header(caller: Any) -> str | None:
+    """Who is asking: whoever the header says."""
+    name: str | None = caller.headers.get("x-user")
+    return name
+
+
+def refusal(answer: Answer) -> tuple[int, str, str]:
+    """The status, code and message of an error, which tells nothing of the inside."""
+    assert set(answer.json) == {"error"} and set(answer.json["error"]) == {"code", "message"}
+    assert "Traceback" not in answer.body.decode() and ".py" not in answer.body.decode()
+    return answer.status, answer.json["error"]["code"], answer.json["error"]["message"]

@@ -135,6 +135,25 @@ class TestPass:
             ev.MessageStarted(message_id="r:2", origin_id="r:1"),
         ]
 
+    def test_a_local_id_may_look_like_a_public_one_or_like_nothing(self) -> None:
+        out = run(
+            ev.StepStarted(name="r:9"),
+            ev.InterruptResolved(interrupt_id="r:8"),
+            ev.MessageStarted(message_id="m"),
+            ev.MessageStarted(message_id="r:1"),
+            ev.MessageStarted(message_id=""),
+        )
+        assert [event.message_id for event in out[2:]] == ["r:1", "r:2", "r:3"]
+
+    def test_an_agent_its_call_and_the_calls_message_may_share_a_local_id(self) -> None:
+        out = run(
+            *call("a", message_id="a"),
+            ev.AgentStarted(agent="a", name="a", call_id="a"),
+            *message("a", agent="a"),
+        )
+        started = only(ev.ToolCallStarted, out)
+        assert only(ev.AgentStarted, out).call_id == started.call_id != started.message_id
+
     def test_a_step_may_come_again_after_it_finished_and_run_in_two_agents_at_once(self) -> None:
         run(
             ev.AgentStarted(agent="a", name="a"),
@@ -219,6 +238,14 @@ class TestOpen:
             repairs={"open:StepStarted": 1, "close:RunFinished": 1},
         )
         assert out[-2:] == [ev.AgentFinished(agent="r:1"), ev.RunFinished()]
+
+    def test_an_agent_nobody_announced_fails_with_the_run(self) -> None:
+        out = run(
+            ev.StepStarted(agent="ghost", name="s"),
+            ev.RunFailed(code="c", message="m"),
+            repairs={"open:StepStarted": 1},
+        )
+        assert isinstance(out[-2], ev.AgentFailed)
 
     def test_the_failure_of_an_agent_nobody_announced_is_seen(self) -> None:
         out = run(ev.AgentFailed(agent="a", code="c", message="m"), repairs={"open:AgentFailed": 1})
@@ -379,6 +406,16 @@ class TestRenew:
             ev.ToolReturned(agent="r:5", call_id="r:3", content="after all", message_id="r:6"),
             ev.ActivityDelta(agent="r:5", activity_id="r:2", kind="k", patch=[]),
         ]
+
+    def test_a_call_taken_over_may_still_call_an_agent(self) -> None:
+        out = run(
+            ev.AgentStarted(agent="a", name="a"),
+            *call("c", "a"),
+            ev.AgentFinished(agent="a", outcome="suspended"),
+            ev.AgentStarted(agent="b", name="b", parent="a", call_id="c"),
+            repairs={"renew:AgentStarted": 1},
+        )
+        assert out[-1].call_id == only(ev.ToolCallStarted, out).call_id
 
     def test_a_call_taken_over_gets_its_result_before_its_new_owner_ends(self) -> None:
         run(
@@ -651,6 +688,18 @@ class TestAgents:
         assert [(event.agent, event.delta) for event in texts] == [("r:3", "one"), ("r:8", "two")]
         assert texts[0].message_id != texts[1].message_id
 
+    def test_an_agent_below_one_that_is_called_again_is_continued_in_the_new_invocation(self) -> None:
+        out = run(
+            ev.AgentStarted(agent="a", name="a"),
+            ev.AgentStarted(agent="b", name="b", parent="a"),
+            ev.AgentFinished(agent="b"),
+            ev.AgentFinished(agent="a"),
+            ev.AgentStarted(agent="a", name="a"),
+            ev.StepStarted(agent="b", name="s"),
+            repairs={"renew:StepStarted": 1},
+        )
+        assert out[-2] == ev.AgentStarted(agent="r:4", name="b", parent="r:3", continues="r:2", origin_id="b")
+
     def test_an_agent_announced_before_its_call_gets_the_id_that_the_call_will_have(self) -> None:
         out = run(ev.AgentStarted(agent="a", name="a", call_id="c"), *call("c"))
         assert out[0] == ev.AgentStarted(agent="r:1", name="a", call_id="r:2", origin_id="a", ref_origin_id="c")
@@ -774,6 +823,16 @@ class TestCalls:
         assert [(event.agent, event.call_id) for event in results] == [("r:1", "r:4"), ("r:1", "r:2")]
         assert out.index(results[-1]) < out.index(only(ev.AgentFailed, out))
 
+    def test_a_call_of_the_client_does_not_outlive_a_sub_agent_that_never_ended(self) -> None:
+        out = run(
+            ev.AgentStarted(agent="a", name="a"),
+            *call("1", "a", executor="client"),
+            ev.RunFinished(),
+            repairs={"close:RunFinished": 2},
+        )
+        assert only(ev.ToolReturned, out).is_error
+        assert out[-1].pending_call_ids == ()
+
     def test_a_call_of_the_client_outlives_the_success_of_its_sub_agent(self) -> None:
         stream = [
             ev.AgentStarted(agent="a", name="a"),
@@ -843,6 +902,10 @@ class TestText:
             ev.ToolReturned(call_id="c"),
         )
         assert [event.content for event in out[2:]] == ["\U0001f600", "\ufffd", {"n": 1}, "\ufffd", ""]
+
+    def test_half_a_character_of_output_is_replaced_when_the_run_ends(self) -> None:
+        out = run(*call("c"), ev.ToolOutputDelta(call_id="c", content="\ud83d"), ev.RunFailed(code="c", message="m"))
+        assert out[2] == ev.ToolOutputDelta(call_id="r:1", content="\ufffd")
 
     def test_a_frameworks_own_kind_of_text_becomes_plain_text(self) -> None:
         class Text(str):
@@ -978,7 +1041,13 @@ class TestInterrupts:
         ]
 
     def test_a_question_may_be_resolved_by_its_public_id(self) -> None:
-        run(ev.Interrupted(interrupt_id="q", reason="r"), ev.InterruptResolved(interrupt_id="r:1"), ev.RunFinished())
+        run(
+            ev.Interrupted(interrupt_id="q", reason="r"),
+            ev.InterruptResolved(interrupt_id="r:1"),
+            ev.InterruptResolved(interrupt_id="q"),
+            ev.RunFinished(),
+            repairs={"drop:InterruptResolved": 1},
+        )
 
 
 class TestResume:
@@ -1023,6 +1092,16 @@ class TestResume:
             *message("m", "x", phase="answer"), ev.RunResumed(epoch=2, voided_message_ids=("r:1",)), ev.RunFinished()
         )
         assert out[-1].answer is None
+
+    def test_only_what_began_and_is_named_as_what_it_is_can_be_voided(self) -> None:
+        out = run(
+            *message("m"),
+            *call("c", message_id="turn"),
+            ev.RunResumed(epoch=2, voided_message_ids=("r:2", "r:3"), voided_call_ids=("r:1",)),
+            *call("d", message_id="turn"),
+        )
+        assert ev.RunResumed(epoch=2) in out
+        assert out[-2].message_id == out[2].message_id
 
     def test_a_voided_call_is_owed_nothing(self) -> None:
         out = run(*call("c"), ev.RunResumed(epoch=2, voided_call_ids=("r:1",)), ev.RunFinished())
@@ -1100,6 +1179,7 @@ class TestPrivateCopies:
             "m": Model(),
             "c": 1j,
         }
+        value["none"] = None
         value["p"] = MappingProxyType({"k": Secret()})
         (out,) = run(ev.StateSnapshot(value=value))
         assert out.value == {
@@ -1109,5 +1189,6 @@ class TestPrivateCopies:
             "<tuple>": "<int>",
             "m": {"mode": "json", "inner": "<Secret>"},
             "c": "<complex>",
+            "none": None,
             "p": {"k": "<Secret>"},
         }

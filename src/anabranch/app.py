@@ -257,7 +257,7 @@ async def _answer(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
-    # Not request.url, which believes the Host header and fails on a bad one.
+    # Not request.url, which is made of the Host header.
     body = {"error": {"code": code, "message": f"{request.method} {request.scope['path']}: {error.detail}"}}
     return JSONResponse(body, status_code=error.status_code, headers=error.headers)
 

@@ -43,7 +43,7 @@ def whole(text: str) -> str:
 
 def split_held(text: str) -> tuple[str, str]:
     """``(text to let out, half to hold back)``: the half is a high surrogate that ends ``text``, or ``""``."""
-    if text and _HIGH[0] <= text[-1] <= _HIGH[1]:
+    if _HIGH[0] <= text[-1:] <= _HIGH[1]:
         return whole(text[:-1]), text[-1]
     return whole(text), ""
 

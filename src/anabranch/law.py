@@ -1,6 +1,6 @@
 """The table: for a part's kind and state, what each event does.
 
-``LAW`` is the whole of it; ``grammar.Grammar`` is the machine that obeys it, and explains the words. Pure data.
+``LAW`` is the whole of it; ``grammar.Grammar`` is the machine that obeys it, and explains the words. Pure.
 """
 
 from __future__ import annotations

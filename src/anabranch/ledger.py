@@ -77,7 +77,8 @@ class Ledger:
             case ev.MessageFinished() if event.phase != "answer":
                 part.text = None
             case ev.ToolCallStarted():
-                self.parts.turns[part.agent] = self.parts.named(event.message_id, MESSAGE) or part
+                if turn := self.parts.named(event.message_id, MESSAGE):
+                    self.parts.turns[part.agent] = turn
             case ev.ToolReturned():
                 self.parts.turns.pop(part.agent, None)  # the model's next words are another turn
 

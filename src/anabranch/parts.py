@@ -88,7 +88,7 @@ class Parts:
         return self.adopt(Part(part.kind, part.agent, part.id, self.mint(), self.owner(part.agent)))
 
     def adopt(self, part: Part, *, public: bool = True) -> Part:
-        """Put ``part`` in the place of whatever had its local ids; a question of an earlier run has no place in public."""
+        """Put ``part`` in the place of whatever had its local ids. The public id of an earlier question is not ours."""
         self._local[self._key(part)] = part
         return self.publish(part) if public else part
 
@@ -107,7 +107,6 @@ class Parts:
 
     def vacate(self, agent: str) -> None:
         """Free every local id in the agent: it is called again, which has nothing to do with the time before."""
-        self.turns.pop(agent, None)
         for part in [part for part in self._local.values() if part.agent == agent and part.kind != AGENT]:
             self.forget(part)
 
@@ -144,7 +143,7 @@ class Parts:
         return list(self._owed)
 
     def owed_within(self, agent: Part) -> list[Part]:
-        """The parts that are owed something in ``agent`` and its open sub-agents, oldest first; not the agent itself."""
+        """What is owed something in ``agent`` and its open sub-agents, oldest first; not ``agent`` itself."""
         lanes = {agent.id}
         within = []
         for part in self._owed:  # an agent opens after the one above it, and before what is in it

@@ -30,7 +30,7 @@ def _recall(ledger: Ledger, event: Any, kind: str, public: str) -> None:
     if isinstance(event, AgentStarted) and event.continues is None and parts.lane(event.origin_id):
         parts.vacate(event.origin_id)
     foreign = isinstance(event, InterruptResolved)
-    part = parts.named(public, kind) or (parts.find(kind, agent, public) if foreign or kind == STEP else None)
+    part = parts.find(kind, agent, public) if kind == STEP else parts.named(public, kind)
     if part is None:
         part = parts.adopt(Part(kind, agent, getattr(event, "origin_id", public), public, above), public=not foreign)
     elif kind != AGENT:

@@ -41,7 +41,8 @@ class Scope:
     def lane(self, name: str, *, id: str = "", call_id: str | None = None, remote: Remote | None = None) -> Lane:
         """Announce a sub-agent called ``name`` and return its scope. ``id`` (default: the name) is its local id.
 
-        Two lanes of one scope that may be open at once need different ids.
+        Two lanes of one scope that may be open at once need different ids. The id of a lane that has ended may be used
+        again: that is a new invocation, in which local ids start afresh.
         """
         lane = Lane(self._emit, join(self.agent, id or name))
         self._emit(AgentStarted(agent=lane.agent, name=name, parent=self.agent, call_id=call_id, remote=remote))

@@ -130,7 +130,7 @@ class Scribe:
         """Close ``part`` because its agent or the run ended by ``why``."""
         cut = part.state == OPEN
         waits = part.kind == CALL and self._waits(part, why, cut, cause)
-        if why == "success" and (cut or not waits):
+        if why == "success" and not waits:
             self.count(CLOSE, cause)
         if part.kind == AGENT:
             self.write(owed.agent_end(part, why), part, CLOSED)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from referee import judged
 
@@ -63,11 +63,19 @@ def said(entries: Iterable[Entry]) -> str:
     return "".join(entry.event.delta for entry in entries if isinstance(entry.event, TextDelta))
 
 
+class Signal(asyncio.Event):
+    """An event that is not waited for for ever."""
+
+    async def wait(self) -> Literal[True]:
+        async with asyncio.timeout(WAIT_S):
+            return await super().wait()
+
+
 class Stage:
     """An agent that says ``hello``, waits until it may go on, and says `` world``; it notes what happens to it."""
 
     def __init__(self, *, cleanup: Callable[[], Any] | None = None) -> None:
-        self.waiting, self.go, self.left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.waiting, self.go, self.left = Signal(), asyncio.Event(), Signal()
         self._cleanup = cleanup
 
     async def __call__(self, request: RunRequest) -> AsyncGenerator[Any, None]:

@@ -1,4 +1,4 @@
-"""The one door to runs: starting, watching, leaving, stopping, forgetting, and who sees what."""
+"""The one door to runs: starting, watching, leaving, and who sees what."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import Conflict, NotFound, ServerStopping
-from anabranch.events import RunFailed, RunFinished, RunStarted, TextDelta
+from anabranch.errors import Conflict, NotFound
+from anabranch.events import RunFinished, RunStarted, TextDelta
 from anabranch.identity import LOCAL, may, require
 from anabranch.request import RunRequest
-from anabranch.runs._base import RunRecord, Work
+from anabranch.runs._base import Work
 from anabranch.runs.executors.local import LocalExecutor
-from anabranch.runs.machine import FINAL, Status
+from anabranch.runs.machine import Status
 from anabranch.runs.runs import Runs
 from anabranch.sources.python import PythonSource
 
@@ -30,7 +30,7 @@ async def status(runs: Runs, run_id: str = "r1") -> Status:
     return (await runs.get(run_id, LOCAL)).status
 
 
-# --- starting ------------------------------------------------------------------------------------------------------
+# --- starting --------------------------------------------------------------------------------------------------------
 
 
 class HeldExecutor(LocalExecutor):
@@ -121,7 +121,7 @@ async def test_a_second_run_on_a_busy_thread_is_a_conflict_until_the_first_is_ov
     assert said(await followed(runs, await begun(runs, echo, asked("r2", "t")))) == "hello"
 
 
-# --- watching ------------------------------------------------------------------------------------------------------
+# --- watching --------------------------------------------------------------------------------------------------------
 
 
 async def test_many_watchers_from_any_seq_see_the_same_run() -> None:
@@ -206,175 +206,7 @@ async def test_a_watcher_that_is_cancelled_has_left() -> None:
     assert ended(await followed(runs, record))[1] == RunFinished(outcome="cancelled")
 
 
-# --- stopping ------------------------------------------------------------------------------------------------------
-
-
-async def test_a_stop_refuses_new_runs_and_lets_live_ones_finish_and_be_found() -> None:
-    runs, stage = Runs(), Stage()
-    record = await begun(runs, stage)
-    await stage.waiting.wait()
-    stopping = asyncio.create_task(runs.stop(WAIT_S))
-    await asyncio.sleep(0)  # noqa: TID251  the stop takes its first step
-    assert runs.stopping
-    with pytest.raises(ServerStopping):
-        await begun(runs, echo, asked("r2"))
-    again = await begun(runs, stage)
-    stage.go.set()
-    assert said(await followed(runs, again)) == "hello world"
-    async with asyncio.timeout(WAIT_S):
-        await stopping
-    assert await status(runs) is Status.SUCCEEDED
-    assert again.key == record.key
-
-
-async def test_after_its_grace_a_live_run_gets_a_typed_end() -> None:
-    runs, stages = Runs(), [Stage() for _ in range(5)]
-    records = [await begun(runs, stage, asked(f"r{n}")) for n, stage in enumerate(stages)]
-    watchers = [asyncio.create_task(followed(runs, record)) for record in records]
-    for stage in stages:
-        await stage.waiting.wait()
-    async with asyncio.timeout(WAIT_S):
-        await runs.stop(0.05)
-    for n, watcher in enumerate(watchers):
-        text, end = ended(await watcher)
-        assert isinstance(end, RunFailed)
-        assert (text, end.code, end.side, end.retryable, end.partial) == (
-            "hello",
-            "server_stopping",
-            "server",
-            True,
-            True,
-        )
-        assert await status(runs, f"r{n}") is Status.FAILED
-        assert stages[n].left.is_set()
-
-
-async def test_a_stop_returns_when_every_run_has_written_its_end() -> None:
-    runs, stage = Runs(), Stage()
-    record = await begun(runs, stage)
-    async with asyncio.timeout(WAIT_S):
-        await runs.stop(0)
-        assert await status(runs) in FINAL
-        assert isinstance(ended(await followed(runs, record))[1], RunFailed)
-
-
-async def test_a_second_stop_hurries_the_first() -> None:
-    runs, stage = Runs(), Stage()
-    await begun(runs, stage)
-    await stage.waiting.wait()
-    patient = asyncio.create_task(runs.stop(3600))
-    async with asyncio.timeout(WAIT_S):
-        await runs.stop(0)
-        await patient
-        await runs.stop(0)
-    assert await status(runs) is Status.FAILED
-
-
-async def test_a_run_cancelled_before_the_stop_stays_cancelled() -> None:
-    runs, stage = Runs(), Stage()
-    await begun(runs, stage)
-    await stage.waiting.wait()
-    await runs.cancel("r1", LOCAL)
-    async with asyncio.timeout(WAIT_S):
-        await runs.stop(0)
-    assert await status(runs) is Status.CANCELLED
-
-
-async def test_work_that_comes_after_the_stop_is_asked_to_stop_at_once() -> None:
-    executor = LocalExecutor()
-    reasons: asyncio.Queue[Any] = asyncio.Queue()
-
-    async def work(stop: asyncio.Future[Any]) -> None:
-        reasons.put_nowait(await stop)
-
-    async with asyncio.timeout(WAIT_S):
-        await executor.stop(0)
-        executor.start("k", work)
-        assert isinstance(await reasons.get(), ServerStopping)
-
-
-async def test_work_that_raises_is_told_to_the_operator(caplog: pytest.LogCaptureFixture) -> None:
-    async def work(stop: asyncio.Future[Any]) -> None:
-        raise ValueError("the table is gone")
-
-    executor = LocalExecutor()
-    executor.start("k", work)
-    async with asyncio.timeout(WAIT_S):
-        await executor.stop(WAIT_S)
-    assert "the table is gone" in caplog.text
-    assert not executor.cancel("k", ServerStopping("late"))
-
-
-# --- forgetting ----------------------------------------------------------------------------------------------------
-
-
-async def run(runs: Runs, run_id: str) -> RunRecord:
-    record = await begun(runs, echo, asked(run_id))
-    await followed(runs, record)
-    return record
-
-
-async def known(runs: Runs, *run_ids: str) -> list[str]:
-    found = []
-    for run_id in run_ids:
-        try:
-            found.append((await runs.get(run_id, LOCAL)).run_id)
-        except NotFound:
-            continue
-    return found
-
-
-async def test_the_oldest_finished_runs_are_forgotten() -> None:
-    runs = Runs(kept=2)
-    records = [await run(runs, f"r{n}") for n in range(5)]
-    await runs.stop(WAIT_S)  # forgetting comes after the end
-    assert await known(runs, *(f"r{n}" for n in range(5))) == ["r3", "r4"]
-    with pytest.raises(NotFound):
-        await followed(runs, records[0])
-    assert said(await followed(runs, records[4])) == "hello"
-
-
-async def test_a_forgotten_run_id_may_be_used_again() -> None:
-    runs = Runs(kept=0)
-    first = await begun(runs, echo)
-    assert said(await followed(runs, first)) == "hello"
-    while await known(runs, "r1"):
-        await run(runs, "other")
-    again = await begun(runs, echo, asked(text="bye"))
-    assert said(await followed(runs, again)) == "bye"
-    with pytest.raises(NotFound):
-        await followed(runs, first)
-
-
-async def test_a_watched_run_is_not_forgotten() -> None:
-    runs = Runs(kept=1)
-    watched = await begun(runs, echo, asked("watched"))
-    async with runs.watch(watched) as batches:
-        first = await anext(batches)
-        for n in range(3):
-            await run(runs, f"r{n}")
-        assert await known(runs, "watched") == ["watched"]
-        rest = [entry async for batch in batches for entry in batch]
-        assert ended([*first, *rest])[0] == "hello"
-    for n in range(3, 5):
-        await run(runs, f"r{n}")
-    await runs.stop(WAIT_S)
-    assert await known(runs, "watched", "r4") == ["r4"]
-
-
-async def test_a_live_run_is_not_forgotten() -> None:
-    runs, stage = Runs(kept=0), Stage()
-    record = await begun(runs, stage, asked("live"))
-    await stage.waiting.wait()
-    for n in range(3):
-        await run(runs, f"r{n}")
-    assert await known(runs, "live") == ["live"]
-    watcher = asyncio.create_task(followed(runs, record))
-    stage.go.set()
-    assert said(await watcher) == "hello world"
-
-
-# --- principals ----------------------------------------------------------------------------------------------------
+# --- principals ------------------------------------------------------------------------------------------------------
 
 
 async def test_somebody_elses_run_does_not_exist() -> None:

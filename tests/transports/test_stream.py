@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+from runs.staging import Signal
 from serving import WAIT_S, sent, served
 
 from anabranch.transports.sse import KEEP_ALIVE
@@ -20,7 +21,7 @@ class Watched:
     """Frames that note when somebody begins to watch and when they have left."""
 
     def __init__(self, frames: Frames) -> None:
-        self.entered, self.left, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.entered, self.left, self.closed = Signal(), Signal(), Signal()
         self._frames = frames
 
     @asynccontextmanager
@@ -56,14 +57,13 @@ def server(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture
-def go() -> asyncio.Event:
-    return asyncio.Event()
+def go() -> Signal:
+    return Signal()
 
 
 async def left(watched: Watched) -> None:
-    async with asyncio.timeout(WAIT_S):
-        await watched.left.wait()
-        await watched.closed.wait()
+    await watched.left.wait()
+    await watched.closed.wait()
 
 
 async def test_the_head_forbids_every_kind_of_buffering(server: Any) -> None:
@@ -111,7 +111,7 @@ async def test_a_stream_of_nothing_is_whole(server: Any) -> None:
         assert await wire.chunks() == []
 
 
-async def test_comments_keep_a_silent_stream_alive(server: Any, go: asyncio.Event) -> None:
+async def test_comments_keep_a_silent_stream_alive(server: Any, go: Signal) -> None:
     async def frames() -> AsyncGenerator[bytes, None]:
         yield b"data: 1\n\n"
         await go.wait()
@@ -125,7 +125,7 @@ async def test_comments_keep_a_silent_stream_alive(server: Any, go: asyncio.Even
         assert [chunk for chunk in rest if chunk != KEEP_ALIVE] == [b"data: 2\n\n"]
 
 
-async def test_comments_begin_before_the_first_frame(server: Any, go: asyncio.Event) -> None:
+async def test_comments_begin_before_the_first_frame(server: Any, go: Signal) -> None:
     async def frames() -> AsyncGenerator[bytes, None]:
         await go.wait()
         yield b"data: 1\n\n"
@@ -138,7 +138,7 @@ async def test_comments_begin_before_the_first_frame(server: Any, go: asyncio.Ev
 
 
 async def test_a_client_that_leaves_in_the_middle_is_noticed(
-    server: Any, go: asyncio.Event, caplog: pytest.LogCaptureFixture
+    server: Any, go: Signal, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def frames() -> AsyncGenerator[bytes, None]:
         yield b"data: 1\n\n"
@@ -154,7 +154,7 @@ async def test_a_client_that_leaves_in_the_middle_is_noticed(
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_a_client_that_leaves_before_the_first_frame_is_noticed(server: Any, go: asyncio.Event) -> None:
+async def test_a_client_that_leaves_before_the_first_frame_is_noticed(server: Any, go: Signal) -> None:
     async def frames() -> AsyncGenerator[bytes, None]:
         await go.wait()
         yield b"never"
@@ -198,7 +198,7 @@ async def test_a_client_that_never_reads_is_given_up(server: Any, frames: Frames
         await left(watched)
 
 
-async def test_a_client_that_reads_late_loses_nothing(server: Any, go: asyncio.Event) -> None:
+async def test_a_client_that_reads_late_loses_nothing(server: Any, go: Signal) -> None:
     pieces = [b"%d;" % number * 10_000 for number in range(200)]
 
     async def frames() -> AsyncGenerator[bytes, None]:
@@ -240,7 +240,7 @@ async def test_frames_that_raise_cut_the_response_so_that_nobody_takes_it_for_wh
     assert "the log is gone" in caplog.text
 
 
-async def test_a_server_that_stops_ends_its_streams(server: Any, go: asyncio.Event) -> None:
+async def test_a_server_that_stops_ends_its_streams(server: Any, go: Signal) -> None:
     async def frames() -> AsyncGenerator[bytes, None]:
         yield b"data: 1\n\n"
         await go.wait()

@@ -144,7 +144,7 @@ class Runner:
             with entered(Scope(self.emit)):
                 async with aclosing(self._source.open(self._request)) as items:
                     async for item in items:
-                        for event in translator.feed(item):
+                        for event in () if self._grammar.ended else translator.feed(item):
                             self._feed(event)
                         if self._grammar.ended or self._stopped:
                             return  # also an agent that swallowed its cancellation

@@ -1,4 +1,7 @@
-"""What a sink needs from the rest: runs to start and to watch. ``app`` provides it: sinks know nothing of the middle."""
+"""What a sink needs from the rest: runs to start and to watch. ``app`` provides it.
+
+So sinks know nothing of the middle.
+"""
 
 from __future__ import annotations
 
