@@ -1,6 +1,5 @@
 """Two users of one server: what belongs to one does not exist for the other."""
 
-import uvicorn
 from starlette.requests import HTTPConnection
 
 import anabranch
@@ -21,4 +20,4 @@ async def greet(request):
 app = anabranch.App({"greet": greet}, principal=who)
 
 if __name__ == "__main__":
-    uvicorn.run(app, port=8000)
+    app.run(port=8000)

@@ -69,7 +69,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the protocol lets a caller pass through unread (AG-UI ``forwardedProps``)."""
     parent_run_id: str | None = None
     memory_key: str = ""
-    """Names the thread for whatever a source keeps of it: two callers may use one ``thread_id`` for different threads."""
+    """Names the thread for what a source keeps of it: two callers may use one ``thread_id`` for different threads."""
 
     def last_user_text(self) -> str:
         """The text of the newest user message, ``""`` when there is none."""

@@ -1,7 +1,7 @@
 """The spine, whole and for real: AG-UI over HTTP, a deepagents graph, an OpenAI-compatible model, A2A agents.
 
-Every part is an operating-system process of its own. One agent (``komodor``) is a raw one that misbehaves on demand, the
-other (``argocd``) is on the official SDK.
+Every part is an operating-system process of its own. One agent (``komodor``) is a raw one that misbehaves on demand,
+the other (``argocd``) is on the official SDK.
 """
 
 import asyncio

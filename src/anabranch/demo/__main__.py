@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import io
 import json
 import os
 import socket
@@ -34,6 +35,7 @@ agents:
   komodor: {{a2a: "{komodor}", description: "Knows the Kubernetes clusters and their health."}}
   argocd: {{a2a: "{argocd}", description: "Knows the deployments and whether they are in sync."}}
 supervisor: {{agents: [komodor, argocd]}}
+server: {{stop_grace: 100ms}}
 """
 
 
@@ -44,13 +46,13 @@ class Measured:
         self.names: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.reads: dict[str, list[tuple[int, int]]] = {}
-        self.ended = ""
+        self.ended: dict[str, Any] = {}
         self.first_ns = 0
 
     def take(self, at_ns: int, event: dict[str, Any]) -> None:
         """Note what was read when."""
         kind = event["type"]
-        self.ended = kind if kind in ("RUN_FINISHED", "RUN_ERROR") else self.ended
+        self.ended = event if kind in ("RUN_FINISHED", "RUN_ERROR") else self.ended
         if kind == "SUBAGENT_STARTED":
             name = self.names[event["subagentRunId"]] = event["name"]
             self.texts[name], self.reads[name] = "", []
@@ -69,8 +71,11 @@ def main() -> None:
     parser.add_argument("--model-url", help="any OpenAI-compatible URL instead of the scripted model")
     parser.add_argument("--model-name", default="scripted")
     parser.add_argument("--api-key-env", help="the environment variable that holds that model's key")
-    parser.add_argument("--port", type=int, default=8000, help="where to serve; a free one if it is taken")
+    parser.add_argument("--port", type=_port, default=8000, help="where to serve; a free one if it is taken")
     options = parser.parse_args()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show an emoji still shows the rest
     os.environ.setdefault("LANGSMITH_TRACING", "false")
     try:
         sys.exit(asyncio.run(_demo(options)))
@@ -115,12 +120,16 @@ async def _started(
     text = _CONFIG.format(
         model_name=options.model_name, model_url=options.model_url or f"{model}/v1", key=key, **agents
     )
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-demo-"))
+    path = _written(text, stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-demo-")))
+    port = 0 if options.once else _free(options.port)
+    url = await stack.enter_async_context(started("anabranch.demo.server", path, port=port))
+    return url, model, agents
+
+
+def _written(text: str, folder: str) -> str:
     path = Path(folder, "anabranch.yaml")
     path.write_text(text, encoding="utf-8")
-    port = 0 if options.once else _free(options.port)
-    url = await stack.enter_async_context(started("anabranch.demo.server", str(path), port=port))
-    return url, model, agents
+    return str(path)
 
 
 async def _run(
@@ -132,17 +141,21 @@ async def _run(
         async for at_ns, event in ask(http, url, question):
             seen.take(at_ns, event)
             screen.show(event)
-    exact = seen.ended == "RUN_FINISHED" and bool(seen.texts)
+    exact = seen.ended.get("type") == "RUN_FINISHED" and bool(seen.texts)
     lags: list[float] = []
     for name in seen.texts:
         async with http.get(f"{agents[name]}/sent") as response:
             sent = await response.json()
         exact = exact and sent["text"] == seen.texts[name]
         lags += lags_ms(sent["stamps"], seen.reads[name])
+    heard = bool(lags)
     return {
         "text_exact": exact,
-        "first_sub_agent_token_ms": round((seen.first_ns - began_ns) / 1e6, 1),
-        "relay_lag_ms": {"p50": round(percentile(lags, 0.5), 2), "p99": round(percentile(lags, 0.99), 2)},
+        "first_sub_agent_token_ms": round((seen.first_ns - began_ns) / 1e6, 1) if heard else None,
+        "relay_lag_ms": {
+            "p50": round(percentile(lags, 0.5), 2) if heard else None,
+            "p99": round(percentile(lags, 0.99), 2) if heard else None,
+        },
         "agents": list(seen.texts),
     }
 
@@ -155,20 +168,22 @@ async def _model_calls(http: aiohttp.ClientSession, model: str | None) -> int | 
 
 
 def _summary(report: dict[str, Any], scripted: bool) -> str:
-    lag, exact = (
-        report["relay_lag_ms"],
-        "byte for byte what they sent" if report["text_exact"] else "NOT what they sent",
-    )
+    if report["first_sub_agent_token_ms"] is None:
+        return "\nNo agent said anything, so there is nothing to measure.\n"
+    lag = report["relay_lag_ms"]
+    exact = "byte for byte what they sent" if report["text_exact"] else "NOT what they sent"
+    model = "scripted model, paced" if scripted else "your model"
     return (
         f"\nagents {', '.join(report['agents'])}: text {exact}\n"
-        f"first sub-agent token after {report['first_sub_agent_token_ms']} ms "
-        f"({'scripted model, paced' if scripted else 'your model'})\n"
-        f"relay lag, from before the agent publishes a token to its reading here: p50 {lag['p50']} ms, p99 {lag['p99']} ms\n"
+        f"first sub-agent token after {report['first_sub_agent_token_ms']} ms ({model})\n"
+        f"relay lag, from before an agent publishes a token until it is read here: "
+        f"p50 {lag['p50']} ms, p99 {lag['p99']} ms\n"
     )
 
 
 def _curl(url: str) -> str:
-    body = '{"threadId":"t1","runId":"r1","protocolVersion":"1.0","messages":[{"id":"m1","role":"user","content":"Show me komodor clusters"}]}'
+    message = '{"id":"m1","role":"user","content":"Show me komodor clusters"}'
+    body = f'{{"threadId":"t1","runId":"r1","protocolVersion":"1.0","messages":[{message}]}}'
     return f"  curl -N {url}/agui -H 'content-type: application/json' -d '{body}'"
 
 
@@ -176,8 +191,15 @@ def _free(port: int) -> int:
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError:
+        sys.stderr.write(f"Port {port} is taken; taking a free one.\n")
         return 0
     return port
+
+
+def _port(text: str) -> int:
+    if not 0 <= int(text) < 65536:
+        raise ValueError
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import signal
 from pathlib import Path
-
-from ..config import load
-from ..serve import serve
-from ._process import announce, command_line, end_with_parent
 
 
 def main() -> None:
     """Serve the configuration file named on the command line."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until there is a server to stop, Ctrl-C needs no traceback
+    from ..config import load
+    from ..serve import serve
+    from ._process import announce, command_line, end_with_parent
+
     parser = command_line(__doc__ or "")
     parser.add_argument("config", type=Path)
     options = parser.parse_args()

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 SUPERVISOR = "supervisor"
+_MARKS = {"completed": "x", "in_progress": ">"}
 
 
 class Screen:
@@ -44,25 +45,22 @@ class Screen:
         if kind == "SUBAGENT_STARTED":
             self._names[event["subagentRunId"]] = event["name"]
             self.lanes.setdefault(event["name"], "")
-        elif kind == "TEXT_MESSAGE_CONTENT":
-            self._add(lane, event["delta"])
-        elif kind == "TEXT_MESSAGE_END" and lane == SUPERVISOR:
-            self._add(lane, "\n")
-        elif kind == "TOOL_CALL_START":
-            self._add(lane, f"[calls {event['toolCallName']}]\n")
-        elif kind == "SUBAGENT_ERROR":
-            self._add(self._names[event["subagentRunId"]], f"\n[failed: {event['message']}]\n")
-        elif kind == "RUN_ERROR":
-            self._add(SUPERVISOR, f"\n[failed: {event['message']}]\n")
-        elif kind == "STATE_SNAPSHOT" and "todos" in event["snapshot"]:
-            self.plan = event["snapshot"]["todos"]
-        elif kind == "ACTIVITY_SNAPSHOT" and "todos" in event["content"]:
-            self.plan = event["content"]["todos"]
-        elif kind == "ACTIVITY_DELTA" and event["activityType"] == "plan":
-            for operation in event["patch"]:
-                self._change_plan(operation)
+        elif kind in ("STATE_SNAPSHOT", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA"):
+            self._show_plan(event)
+        elif text := _line(event):
+            self._add(lane, text)
         if self._live is not None:
             self._live.update(self._picture())
+
+    def _show_plan(self, event: dict[str, Any]) -> None:
+        if event["type"] == "ACTIVITY_DELTA":
+            for operation in event["patch"] if event["activityType"] == "plan" else ():
+                self._change_plan(operation)
+            return
+        self.plan = (event.get("content") or event["snapshot"]).get("todos", self.plan)
+        if event["type"] == "STATE_SNAPSHOT":
+            for todo in self.plan:
+                self._print("plan", f"[{_MARKS.get(todo['status'], ' ')}] {todo['content']}")
 
     def _change_plan(self, operation: dict[str, Any]) -> None:
         _, _, place, *field = operation["path"].split("/")
@@ -88,8 +86,7 @@ class Screen:
             self._console.print(Text(f"{lane:>10} | {line}"), soft_wrap=True)
 
     def _picture(self) -> Group:
-        mark = {"completed": "x", "in_progress": ">"}
-        plan = "\n".join(f"[{mark.get(todo.get('status', ''), ' ')}] {todo.get('content', '')}" for todo in self.plan)
+        plan = "\n".join(f"[{_MARKS.get(todo.get('status', ''), ' ')}] {todo.get('content', '')}" for todo in self.plan)
         agents = Table.grid(expand=True)
         row = [
             Panel(Text(text), title=name, border_style="cyan")
@@ -102,3 +99,17 @@ class Screen:
             agents.add_row(*row)
         parts: list[Any] = [Panel(Text(plan), title="plan", border_style="yellow")] if plan else []
         return Group(*parts, agents, Panel(Text(self.lanes[SUPERVISOR]), title=SUPERVISOR, border_style="green"))
+
+
+def _line(event: dict[str, Any]) -> str:
+    """What an event adds to its lane."""
+    match event["type"]:
+        case "TEXT_MESSAGE_CONTENT":
+            return str(event["delta"])
+        case "TEXT_MESSAGE_END":
+            return "" if "subagentRunId" in event else "\n"
+        case "TOOL_CALL_START":
+            return f"[calls {event['toolCallName']}]\n"
+        case "SUBAGENT_ERROR" | "RUN_ERROR":
+            return f"\n[failed: {event['message']}]\n"
+    return ""
