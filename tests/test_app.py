@@ -1,6 +1,7 @@
 """The application over a real server: runs, their failures, operations."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import re
@@ -281,13 +282,28 @@ async def test_a_stop_closes_every_source_once_whatever_they_do(
     async def works() -> None:
         pass
 
-    sources = {"a": Closes(fails), "b": Closes(hangs), "c": Closes(works)}
+    async def cancels_itself() -> None:
+        raise asyncio.CancelledError
+
+    async def exits() -> None:
+        raise SystemExit(3)
+
+    async def is_deaf() -> None:
+        while not heard.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await heard.wait()
+
+    heard = asyncio.Event()
+    closes = (fails, hangs, works, cancels_itself, exits, is_deaf)
+    sources = dict(zip("abcdef", map(Closes, closes), strict=True))
     app = App(sources)
     async with served(app):
         async with asyncio.timeout(WAIT_S):
             await app.stop(0)
-    assert [source.closed for source in sources.values()] == [1, 1, 1], "the server's own stop closes nothing again"
-    assert "cannot close" in caplog.text and "'b' could not be closed" in caplog.text
+    assert [source.closed for source in sources.values()] == [1] * 6, "the server's own stop closes nothing again"
+    assert "cannot close" in caplog.text
+    assert all(f"{name!r} could not be closed" in caplog.text for name in "abde")
+    heard.set()
 
 
 # --- composing -------------------------------------------------------------------------------------------------------

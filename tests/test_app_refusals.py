@@ -161,6 +161,14 @@ async def test_a_principal_is_named_in_any_way(principal: Any) -> None:
     assert (await app.runs.get("r1", ANN)).principal == "ann"
 
 
+@pytest.mark.parametrize("id", ["\ud800", "a" * 513, Principal(""), Principal("a\udc00")])
+async def test_an_id_that_names_no_user_is_nobodys(id: str | Principal) -> None:
+    async with served(App({"echo": echo}, principal=lambda caller: id)) as url:
+        for method, path in (("POST", "/agui"), ("POST", "/agui"), ("GET", "/runs/r1")):
+            code, message = "unauthorized", "who is asking? an id is whole text of 1 to 512 characters"
+            assert refusal(await ask(url, method, path, body())) == (401, code, message)
+
+
 async def test_who_says_who_is_asking_may_refuse_in_its_own_words() -> None:
     def principal(caller: Any) -> str:
         raise ClientError("your key has expired", code="expired", status=403)

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.config import Config, load, parse
 from anabranch.errors import ConfigError
+from anabranch.supervisor.delegate import tool_name
 
 WHOLE = """
 model: {name: gpt, base_url: "http://localhost:1/v1", api_key_env: KEY, temperature: 0}
@@ -119,6 +120,11 @@ COMPLAINTS = [
         ["the.yaml:3", "`supervisor.agents`", "named twice"],
     ),
     (
+        "agents: {a.b: {a2a: 'http://x'}, a_b: {a2a: 'http://x'}}\n"
+        "model: {name: m}\nsupervisor:\n  agents: [a.b, a_b]\n",
+        ["the.yaml:4", "`supervisor.agents`", "'a.b' and 'a_b' would be one tool", "rename"],
+    ),
+    (
         "agents: {a: {a2a: 'http://x'}}\nmodel: {name: m}\nsupervisor: {agents: [1]}\n",
         ["the.yaml:3", "`supervisor.agents`", "Expected `str`, got `int`"],
     ),
@@ -145,6 +151,22 @@ def test_a_complaint_names_the_file_the_line_the_field_and_the_remedy(text: str,
     assert said.startswith(f"{parts[0]}: ")
     for part in parts[1:]:
         assert part in said
+
+
+LONG = "a" * 59
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [("a.b", "a_b"), ("a.b", "a-b"), ("a.b", "a.B"), (LONG + "bc", LONG + "bd"), (LONG + "b", LONG + "c")],
+)
+def test_two_agents_whose_tools_have_one_name_are_refused_and_no_others(one: str, two: str) -> None:
+    agents = f"agents: {{{one}: {{a2a: 'http://x'}}, {two}: {{a2a: 'http://y'}}}}\n"
+    supervisor = f"model: {{name: m}}\nsupervisor: {{agents: [{one}, {two}]}}\n"
+    if tool_name(one) == tool_name(two):
+        assert f"{one!r} and {two!r} would be one tool" in complaint(agents + supervisor)
+    else:
+        assert set(parse(agents + supervisor).agents) == {one, two}
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

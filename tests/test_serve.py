@@ -21,11 +21,13 @@ agents:
   endless: {python: "agents_of_the_test:endless"}
   until_go: {python: "agents_of_the_test:until_go"}
   huge: {python: "agents_of_the_test:huge"}
+  breaks: {python: "agents_of_the_test:breaks"}
+  leaves: {python: "agents_of_the_test:leaves"}
 default: endless
 server: {port: 0}
 """
 AGENTS = """
-import asyncio, os
+import asyncio, os, time
 
 async def endless(request):
     yield "hello"
@@ -40,6 +42,30 @@ async def until_go(request):
 async def huge(request):
     yield "x" * 2**24
     await asyncio.Event().wait()
+
+async def ends_the_process(how):
+    raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt()}[how]
+
+async def breaks(request):
+    yield "hello"
+    if request.last_user_text() == "stop":
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+        yield " again"
+    else:
+        await asyncio.create_task(ends_the_process(request.last_user_text()))
+
+async def deaf():
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+async def leaves(request):
+    asyncio.create_task(deaf(), name="deaf")
+    asyncio.create_task(asyncio.to_thread(time.sleep, 60))
+    yield "hello"
 """
 
 
@@ -111,8 +137,8 @@ async def serving(folder: Path, grace: str) -> AsyncIterator[Served]:
         await process.wait()
 
 
-def body(run_id: str = "r1") -> dict[str, Any]:
-    return {"runId": run_id, "threadId": run_id, "messages": [{"id": "m", "role": "user", "content": "hi"}]}
+def body(run_id: str = "r1", text: str = "hi") -> dict[str, Any]:
+    return {"runId": run_id, "threadId": run_id, "messages": [{"id": "m", "role": "user", "content": text}]}
 
 
 async def hello(wire: Wire) -> None:
@@ -183,6 +209,66 @@ async def test_an_idle_server_stops_at_once(folder: Path) -> None:
         assert (await ask(server.url, "GET", "/ready")).status == 200
         server.signal(signal.SIGTERM)
         assert await server.exit() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_right_after_the_announcement_is_a_clean_stop(folder: Path, number: int) -> None:
+    async with serving(folder, "1h") as server:
+        server.signal(number)
+        assert await server.exit() == 0
+    assert "Traceback" not in server.log
+
+
+@pytest.mark.parametrize("module", ["anabranch", "anabranch.demo.server"])
+async def test_ctrl_c_before_there_is_a_server_ends_the_process_quietly(folder: Path, module: str) -> None:
+    slow = "import os, sys, time\nos.write(2, b'importing\\n')\ntime.sleep(60)\n"
+    (folder / "agents_of_the_test.py").write_text(slow)
+    arguments = ("serve", "anabranch.yaml") if module == "anabranch" else ("anabranch.yaml",)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, *arguments), cwd=folder, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(2 * WAIT_S):
+            assert await process.stderr.readline() == b"importing\n"
+            process.send_signal(signal.SIGINT)
+            assert await process.stderr.read() == b""
+            assert await process.wait() == -signal.SIGINT
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize("fast", [True, False])
+async def test_an_agent_that_breaks_the_loop_ends_its_own_run_only(folder: Path, fast: bool) -> None:
+    if not fast:
+        (folder / "uvloop.py").write_text("raise ImportError")
+    async with serving(folder, "1h") as server:
+        async with sent(server.url, "POST", "/agents/until_go/agui", body("other")) as other:
+            await hello(other)
+            for how, last in (("exit", "RUN_ERROR"), ("interrupt", "RUN_ERROR"), ("stop", "RUN_FINISHED")):
+                broken = await ask(server.url, "POST", "/agents/breaks/agui", body(how, how))
+                assert broken.events[-1]["type"] == last
+            (folder / "go").touch()
+            assert (await end(other))["type"] == "RUN_FINISHED"
+        server.signal(signal.SIGTERM)
+        assert await server.exit() == 0
+    assert server.log.count("a task of an agent tried to end the process") == 2
+
+
+@pytest.mark.parametrize("fast", [True, False])
+async def test_what_an_agent_leaves_behind_does_not_hold_the_process_and_is_named(folder: Path, fast: bool) -> None:
+    if not fast:
+        (folder / "uvloop.py").write_text("raise ImportError")
+    async with serving(folder, "1h") as server:
+        answer = await ask(server.url, "POST", "/agents/leaves/agui", body())
+        assert answer.events[-1]["type"] == "RUN_FINISHED"
+        server.signal(signal.SIGTERM)
+        assert await server.exit() == 0
+    left = server.log.partition("left behind, because it does not stop: ")[2]
+    assert "deaf" in left and "thread " in left
+    assert "Traceback" not in server.log
 
 
 @pytest.mark.slow

@@ -4,8 +4,9 @@
 
     app = anabranch.App({"weather": graph, "echo": my_async_generator})      # uvicorn mymodule:app
 
-Runs outlive their requests. A clean stop goes through the lifespan (``uvicorn`` does it); ``anabranch serve`` gives
-live runs their time before it closes connections.
+Runs outlive their requests. ``anabranch serve`` gives live runs their time before it closes connections. Under your own
+uvicorn a stop goes through the lifespan, but uvicorn first waits for open streams, for ever unless it is started with
+``--timeout-graceful-shutdown``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from starlette.types import Receive, Scope, Send
 from . import __version__
 from .config import Agent, Config, Server
 from .errors import AnabranchError, ClientError, ConfigError, NotFound
-from .identity import LOCAL, Principal
+from .identity import LOCAL, Principal, identified
 from .request import RunRequest
 from .runs._base import OnDisconnect
 from .runs.runs import Runs
@@ -115,9 +116,7 @@ class App:
         found = self._identify(caller)
         if inspect.isawaitable(found):
             found = await found
-        if not found:
-            raise ClientError("who is asking? no valid credential was given", code="unauthorized", status=401)
-        return Principal(found) if isinstance(found, str) else found
+        return identified(found)
 
     async def start(self, principal: Principal, agent: str | None, request: RunRequest) -> Batches:
         """``Gate.start``: begin or join a run of ``agent`` for ``principal``."""
@@ -136,13 +135,12 @@ class App:
     async def stop(self, grace_s: float | None = None) -> None:
         """No new runs; live ones get their time, then a typed end. Closes the sources. May be called again."""
         await self.runs.stop(self.settings.stop_grace if grace_s is None else grace_s)
-        closing, self._closing = self._closing, {}
-        for name, close in closing.items():
-            try:
-                async with asyncio.timeout(_CLOSE_S):
-                    await close()
-            except Exception:
-                logger.exception("the agent %r could not be closed", name)
+        closing = [asyncio.create_task(_close(name, it), name=f"end of {name!r}") for name, it in self._closing.items()]
+        self._closing = {}
+        if closing:
+            _, hanging = await asyncio.wait(closing, timeout=_CLOSE_S)
+            for task in hanging:
+                task.cancel()
 
     async def _run(self, request: Request) -> Response:
         record = await self.runs.get(request.path_params["run_id"], await self.identify(request))
@@ -181,6 +179,13 @@ def as_source(agent: Any, name: str = "agent") -> Source:
     raise ConfigError(
         f"agent {name!r}: {what} is not an agent; give it a source, an async generator function or a graph"
     )
+
+
+async def _close(name: str, close: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await close()
+    except BaseException:  # also that it took too long
+        logger.exception("the agent %r could not be closed", name)
 
 
 def _configured(name: str, agent: Agent) -> Source:

@@ -266,6 +266,14 @@ def _check(config: Config, reader: _Reader) -> None:
             raise reader.error(("supervisor", "agents"), f"{name!r} is not an `a2a` agent of the `agents` section")
         if names.count(name) > 1:
             raise reader.error(("supervisor", "agents"), f"{name!r} is named twice; remove one")
+        if same := [other for other in names if other != name and _as_tool(other) == _as_tool(name)]:
+            problem = f"{name!r} and {same[0]!r} would be one tool for the model; rename one"
+            raise reader.error(("supervisor", "agents"), problem)
+
+
+def _as_tool(name: str) -> str:
+    """What follows ``ask_`` in the name of an agent's tool: models take no dots, and 64 characters at most."""
+    return name.replace(".", "_")[:60]
 
 
 def _check_agent(name: str, agent: Agent, reader: _Reader) -> None:

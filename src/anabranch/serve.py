@@ -10,9 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
+import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any
 
@@ -22,25 +27,34 @@ from .app import App
 from .config import Config
 from .errors import ConfigError
 
+logger = logging.getLogger("anabranch")
+
 _CLOSE_S = 5  # for clients to read the last frames once every run has ended
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_REST_S = 3.0  # for tasks and threads that agents left behind, once the server has stopped
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, app: App) -> None:
+    def __init__(self, config: uvicorn.Config, app: App, accepting: Callable[[], None]) -> None:
         super().__init__(config)
-        self._app = app
+        self._app, self._accepting = app, accepting
         self._hurry = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # The inherited one raises the signal again after a clean stop, and the exit status would not be 0.
         self._loop = asyncio.get_running_loop()
-        previous = {sig: signal.signal(sig, self.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
+        for sig in _SIGNALS:
+            signal.signal(sig, self.handle_exit)
         try:
             yield
         finally:
-            for sig, handler in previous.items():
-                signal.signal(sig, handler)
+            for sig in _SIGNALS:
+                signal.signal(sig, signal.SIG_IGN)  # the process ends already
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._accepting()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit and sig == signal.SIGINT:
@@ -67,6 +81,7 @@ def serve(
 ) -> None:
     """Serve ``config`` until a signal, in the main thread. ``announce`` gets the URL once connections are accepted.
 
+    The process ends soon after: signals are ignored from then on, and what an agent left running may not hold it.
     Raises ``ConfigError`` when the application cannot be made or the port is taken.
     """
     settings = config.server
@@ -74,10 +89,42 @@ def serve(
     listener = _listen(host or settings.host, settings.port if port is None else port)
     if settings.tune_gc:
         tune_gc()
-    server = _Server(uvicorn_config(app), app)
     address, number = listener.getsockname()[:2]
-    announce(f"http://{f'[{address}]' if ':' in address else address}:{number}")
-    server.run(sockets=[listener])
+    url = f"http://{f'[{address}]' if ':' in address else address}:{number}"
+    server = _Server(uvicorn_config(app), app, lambda: announce(url))
+    runner = asyncio.Runner(loop_factory=server.config.get_loop_factory())
+    try:
+        _run(runner.get_loop(), server.serve(sockets=[listener]))
+    finally:
+        threading.Thread(target=_end, args=(runner.get_loop(), int(sys.exc_info()[0] is not None)), daemon=True).start()
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of an agent, see `_run`
+            runner.close()
+
+
+def _run(loop: asyncio.AbstractEventLoop, serving: Coroutine[Any, Any, None]) -> None:
+    """Run the loop until ``serving`` is over, whatever agents do to it.
+
+    asyncio lets these two exceptions of any task end the loop. Here they are no signals, for those are handled.
+    """
+    task = loop.create_task(serving)
+    task.add_done_callback(lambda _: loop.stop())
+    while not task.done():
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            if not task.done():
+                logger.exception("a task of an agent tried to end the process")
+    task.result()
+
+
+def _end(loop: asyncio.AbstractEventLoop, status: int) -> None:
+    """End the process, if it has not ended by itself."""
+    time.sleep(_REST_S)
+    threads = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
+    left = [task.get_name() for task in asyncio.all_tasks(loop)] + [f"thread {each.name}" for each in threads]
+    logger.warning("left behind, because it does not stop: %s", ", ".join(left) or "an exit handler")
+    logging.shutdown()
+    os._exit(status)
 
 
 def _listen(host: str, port: int) -> socket.socket:

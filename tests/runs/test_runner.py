@@ -97,9 +97,38 @@ async def exits(request: RunRequest) -> Items:
     raise SystemExit(3)
 
 
+async def is_interrupted(request: RunRequest) -> Items:
+    yield "hello"
+    raise KeyboardInterrupt
+
+
+async def exits_in_its_cleanup(request: RunRequest) -> Items:
+    try:
+        yield "hello"
+        raise ValueError
+    finally:
+        raise SystemExit(3)
+
+
+def exits_when_it_is_called(request: RunRequest) -> Any:
+    raise SystemExit(3)
+
+
+class OwnError(BaseException):
+    pass
+
+
+async def raises_no_exception(request: RunRequest) -> Items:
+    yield "hello"
+    raise OwnError
+
+
 def is_no_generator(request: RunRequest) -> Any:
     return 42
 
+
+EXITED = RunFailed(code="agent_failed", message="The agent tried to end the process (SystemExit).")
+INTERRUPTED = RunFailed(code="agent_failed", message="The agent tried to end the process (KeyboardInterrupt).")
 
 ENDS: list[tuple[Any, str, Terminal]] = [
     (returns, "hello hello", RunFinished()),
@@ -113,7 +142,11 @@ ENDS: list[tuple[Any, str, Terminal]] = [
     (yields_its_end, "hello", RunFinished(result={"answer": 42})),
     (raises_in_its_cleanup, "hello", RunFinished()),
     (cancels_itself, "hello", RunFailed(code="agent_cancelled", message="The agent stopped itself")),
-    (exits, "hello", RunFailed(code="agent_failed", message="The agent tried to exit the process.")),
+    (exits, "hello", EXITED),
+    (is_interrupted, "hello", INTERRUPTED),
+    (exits_in_its_cleanup, "hello", EXITED),
+    (exits_when_it_is_called, "", EXITED),
+    (raises_no_exception, "hello", RunFailed(code="agent_failed", message="The agent failed with OwnError.")),
     (is_no_generator, "", RunFailed(code="agent_failed", message="The agent failed with TypeError.")),
 ]
 
@@ -168,6 +201,11 @@ class FailsToClose(PythonTranslator):
         raise LookupError("no end")
 
 
+class Exits(PythonTranslator):
+    def __init__(self) -> None:
+        raise SystemExit(3)
+
+
 class FailsToBegin(PythonTranslator):
     def __init__(self) -> None:
         raise LookupError("no beginning")
@@ -179,6 +217,7 @@ class FailsToBegin(PythonTranslator):
         (Endless, "hello hello", "no_end", "The agent's stream stopped without an end."),
         (FailsToFeed, "hello", "agent_failed", "The agent failed with LookupError."),
         (FailsToClose, "hello hello", "agent_failed", "The agent failed with LookupError."),
+        (Exits, "", "agent_failed", "The agent tried to end the process (SystemExit)."),
         (FailsToBegin, "", "agent_failed", "The agent failed with LookupError."),
     ],
 )

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import Conflict, NotFound
+from anabranch.errors import Conflict, NotFound, ServerError
 from anabranch.events import RunFinished, RunStarted, TextDelta
-from anabranch.identity import LOCAL, may, require
+from anabranch.identity import LOCAL, Principal, may, require
 from anabranch.request import RunRequest
 from anabranch.runs._base import Work
 from anabranch.runs.executors.local import LocalExecutor
@@ -119,6 +119,33 @@ async def test_a_second_run_on_a_busy_thread_is_a_conflict_until_the_first_is_ov
     stage.go.set()
     await followed(runs, record)
     assert said(await followed(runs, await begun(runs, echo, asked("r2", "t")))) == "hello"
+
+
+async def test_who_has_no_writable_name_blocks_no_thread() -> None:
+    runs = Runs()
+    nobody = Principal("\ud800")
+    for _ in range(2):
+        with pytest.raises(UnicodeEncodeError):
+            await begun(runs, echo, who=nobody)
+        with pytest.raises(NotFound):
+            await runs.get("r1", nobody)
+
+
+class FullExecutor(LocalExecutor):
+    """Takes no work."""
+
+    def start(self, key: str, work: Work) -> None:
+        raise RuntimeError("there is no room")
+
+
+async def test_a_run_that_cannot_be_started_is_over() -> None:
+    runs = Runs(executor=FullExecutor())
+    for run_id in ("r1", "r2"):
+        with pytest.raises(RuntimeError, match="no room"):
+            await begun(runs, echo, asked(run_id, "t"))
+        assert await status(runs, run_id) is Status.FAILED
+        with pytest.raises(ServerError, match="could not be started"):
+            await followed(runs, await runs.get(run_id, LOCAL))
 
 
 # --- watching --------------------------------------------------------------------------------------------------------

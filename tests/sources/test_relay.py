@@ -99,6 +99,28 @@ async def fails_by_name(request: RunRequest) -> Items:
     raise SourceError("Too busy, token=abcdef.", code="busy", retryable=True)
 
 
+async def exits(request: RunRequest) -> Items:
+    yield "so far"
+    raise SystemExit(3)
+
+
+async def interrupts(request: RunRequest) -> Items:
+    yield "so far"
+    raise KeyboardInterrupt
+
+
+async def cancels_itself(request: RunRequest) -> Items:
+    yield "so far"
+    raise asyncio.CancelledError
+
+
+async def awaits_what_was_cancelled(request: RunRequest) -> Items:
+    yield "so far"
+    inner = asyncio.create_task(asyncio.Event().wait())
+    inner.cancel()
+    await inner
+
+
 async def says_it_failed(request: RunRequest) -> Items:
     yield "so far"
     yield RunFailed(code="quota", message="No more.")
@@ -132,24 +154,30 @@ async def returns(request: RunRequest) -> Items:
     yield "!"
 
 
-LOOKUP = RunFailed(code="agent_failed", message="The agent failed with LookupError.")
+STOPPED = RunFailed(code="agent_cancelled", message="The agent stopped itself with a cancellation.")
+
+
+def failed_with(error: str) -> RunFailed:
+    return RunFailed(code="agent_failed", message=f"The agent failed with {error}.")
+
+
+LOOKUP = failed_with("LookupError")
 
 
 @pytest.mark.parametrize(
     ("agent", "translator", "failed", "text"),
     [
-        (
-            raises,
-            PythonTranslator,
-            RunFailed(code="agent_failed", message="The agent failed with ValueError."),
-            "so far",
-        ),
+        (raises, PythonTranslator, failed_with("ValueError"), "so far"),
         (
             fails_by_name,
             PythonTranslator,
             RunFailed(code="busy", message="Too busy, token=***", retryable=True),
             "so far",
         ),
+        (exits, PythonTranslator, failed_with("SystemExit"), "so far"),
+        (interrupts, PythonTranslator, failed_with("KeyboardInterrupt"), "so far"),
+        (cancels_itself, PythonTranslator, STOPPED, "so far"),
+        (awaits_what_was_cancelled, PythonTranslator, STOPPED, "so far"),
         (says_it_failed, PythonTranslator, RunFailed(code="quota", message="No more."), "so far"),
         (returns, Endless, RunFailed(code="no_end", message="The agent's stream stopped without an end."), "so far!"),
         (returns, FailsToClose, LOOKUP, "so far!"),

@@ -1,5 +1,13 @@
 """The command line: ``anabranch serve anabranch.yaml``."""
 
-from .main import main
+import signal
 
 __all__ = ("main",)
+
+
+def main() -> None:
+    """The ``anabranch`` command."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until there is a server to stop, Ctrl-C needs no traceback
+    from .main import main as command
+
+    command()

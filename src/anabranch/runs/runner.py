@@ -120,7 +120,7 @@ class Runner:
                 continues=record.continues,
             )
         )
-        self._reading = asyncio.create_task(self._read(), name=f"agent of {record.key}")
+        self._reading = asyncio.create_task(self._read(), name=f"agent {record.agent!r} of run {record.run_id!r}")
         self._reading.add_done_callback(self._report)
         self._end(await self._until_over(stop))
         await self._writer.task
@@ -139,8 +139,8 @@ class Runner:
             self._reading.cancel()  # the agent may not give another item for long
 
     async def _read(self) -> None:
-        self._translator = translator = self._source.translator(self._request)
         try:
+            self._translator = translator = self._source.translator(self._request)
             with entered(Scope(self.emit)):
                 async with aclosing(self._source.open(self._request)) as items:
                     async for item in items:
@@ -150,8 +150,8 @@ class Runner:
                             return  # also an agent that swallowed its cancellation
                         if self._writer.full:
                             await self._writer.room()
-        except SystemExit as error:
-            raise SourceError("The agent tried to exit the process.") from error
+        except (SystemExit, KeyboardInterrupt) as error:  # no signal: a server hears of those elsewhere
+            raise SourceError(f"The agent tried to end the process ({type(error).__name__}).") from error
 
     async def _until_over(self, stop: Stop) -> BaseException | None:
         """Wait for the source to end, or stop it. Why the run has to end, if not by the source's own word."""

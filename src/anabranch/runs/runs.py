@@ -89,10 +89,14 @@ class Runs:
             created_ms=now_ms(),
             on_disconnect=on_disconnect,
         )
+        named = replace(request, memory_key=f"{quote(principal.id, safe='')}:{request.thread_id}")
         record = await self._table.create(fresh)
         if record.key == fresh.key:
-            named = replace(request, memory_key=f"{quote(principal.id, safe='')}:{request.thread_id}")
-            self._executor.start(record.key, partial(self._execute, source, named, record))
+            try:
+                self._executor.start(record.key, partial(self._execute, source, named, record))
+            except BaseException:
+                await self._abandon(record, ServerError("This run could not be started."))
+                raise
         elif record.digest != fresh.digest:
             raise Conflict(f"run {request.run_id!r} exists with another input: use a new run id", code="run_id_taken")
         return record
@@ -148,9 +152,13 @@ class Runs:
             await Runner(source, request, record, Writer(self._log, record, finish)).run(stop)
         except Exception:
             logger.exception("run %s: its log could not be written", record.run_id)
-            self._log.abandon(record.key, ServerError("The log of this run cannot be written.", code="log_failed"))
-            await self._table.move(record.key, Status.FAILED, now_ms())
+            await self._abandon(record, ServerError("The log of this run cannot be written.", code="log_failed"))
         await self._forget_old()
+
+    async def _abandon(self, record: RunRecord, reason: ServerError) -> None:
+        """End a run that cannot write its own end."""
+        self._log.abandon(record.key, reason)
+        await self._table.move(record.key, Status.FAILED, now_ms())
 
     async def _forget_old(self) -> None:
         ended = await self._table.ended()

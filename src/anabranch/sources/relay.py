@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ..encodable import whole
-from ..errors import describe, scrub
+from ..errors import SourceError, describe, scrub
 from ..events import (
     ROOT,
     Event,
@@ -46,12 +46,12 @@ class Relayed(msgspec.Struct, frozen=True):
 async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
     """Run ``source`` on ``request`` and emit its events into ``lane``, which has ended afterwards.
 
-    A failure of the agent is returned, not raised, so that it stays in its lane; a cancellation passes through, after
-    the agent was stopped.
+    A failure of the agent, whatever it raises, is returned, so that it stays in its lane; a cancellation of the caller
+    passes through, after the agent was stopped.
     """
     taken = _Taken(lane)
     translator: Translator | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
     try:
         translator = source.translator(request)
         async with aclosing(source.open(request)) as items:
@@ -59,12 +59,14 @@ async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
                 taken.all(translator.feed(item))
                 if taken.ended is not None:
                     break
-    except Exception as failure:
-        error = failure
     except asyncio.CancelledError:
-        with suppress(Exception):  # the caller may be gone already, and its framework refuse the event
-            lane.finish("cancelled")
-        raise
+        if (task := asyncio.current_task()) and task.cancelling():
+            with suppress(Exception):  # the caller may be gone already, and its framework refuse the event
+                lane.finish("cancelled")
+            raise
+        error = SourceError("The agent stopped itself with a cancellation.", code="agent_cancelled")
+    except BaseException as failure:  # whatever an agent raises, it is its own failure and not its caller's
+        error = failure
     if translator and taken.ended is None:
         try:
             taken.all(translator.close(error))
@@ -112,7 +114,7 @@ class _Taken:
         return said or "\n".join(msgspec.json.encode(data).decode() for data in self._data)
 
 
-def _failure(error: Exception | None) -> RunFailed:
+def _failure(error: BaseException | None) -> RunFailed:
     if error is None:
         return RunFailed(code="no_end", message="The agent's stream stopped without an end.")
     known = describe(error)

@@ -198,6 +198,15 @@ def test_how_to_tell_sub_agents_can_be_asked_for() -> None:
         parse(body, None, {"subagents": "all"})
 
 
+@pytest.mark.parametrize(
+    ("version", "modern"),
+    [(None, False), ("", False), ("0.9", False), ("00.1", False), ("1.0", True), ("2.7", True), ("10.0", True)]
+    + [("next", True), ("1", True), ("9" * 5_000 + ".0", True), ("0" * 5_000 + ".9", False)],
+)
+def test_a_client_is_as_old_as_it_says_however_long_it_says_it(version: str | None, modern: bool) -> None:
+    assert parse(json.dumps(IDS | {"protocolVersion": version}).encode())[1].modern is modern
+
+
 def test_half_an_emoji_in_a_history_does_not_end_the_conversation() -> None:
     body = (
         rb'{"threadId":"t","runId":"r","messages":[{"id":"m","role":"user","content":"a\ud83d \ud83d\ude80 \u2028"}]}'
@@ -218,8 +227,10 @@ def test_half_an_emoji_in_a_history_does_not_end_the_conversation() -> None:
         (b'{"threadId": "\xff"}', "not UTF-8: see byte 14"),
         (b'{"state": NaN}', "NaN and Infinity"),
         (b"[" * 100_000, "nested too deeply"),
+        (b'{"state": ' + b"1" * 5_000 + b"}", "a number that is too long"),
+        (b'{"x": "\\ud800", "state": [' + b"1" * 5_000 + b"]}", "a number that is too long"),
     ],
-    ids=["empty", "malformed", "cut", "not utf-8", "not a number", "deep"],
+    ids=["empty", "malformed", "cut", "not utf-8", "not a number", "deep", "long", "long and cut inside an emoji"],
 )
 def test_what_is_not_json_is_refused_with_the_place(body: bytes, flaw: str) -> None:
     error = refused(body)

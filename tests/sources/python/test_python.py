@@ -10,6 +10,8 @@ from referee import judged
 from anabranch.errors import SourceError
 from anabranch.events import (
     Event,
+    Interrupted,
+    InterruptResolved,
     MessageFinished,
     MessageStarted,
     RunFailed,
@@ -87,6 +89,21 @@ def test_an_agent_may_say_how_it_ended(end: Event) -> None:
     events = translated("so far", end)
     lawful(events)
     assert events[-2:] == [MessageFinished(message_id="text 1", phase="answer"), end]
+
+
+ASKS = Interrupted(interrupt_id="q", reason="approval")
+
+
+def test_an_agent_that_asked_and_returns_waits_for_the_answer() -> None:
+    events = translated("May I?", ASKS)
+    lawful(events)
+    assert events[-1] == RunFinished(outcome="interrupted")
+
+
+def test_an_agent_whose_question_was_withdrawn_has_succeeded() -> None:
+    events = translated("May I?", ASKS, InterruptResolved(interrupt_id="q"), "I need not ask.")
+    lawful(events)
+    assert events[-1] == RunFinished()
 
 
 def test_an_error_leaves_the_end_to_the_grammar() -> None:

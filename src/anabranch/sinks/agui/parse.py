@@ -65,10 +65,12 @@ def parse(
             ),
             options=given.forwarded_props,
         )
+        asked = (query or {}).get("subagents") or (headers or {}).get(SUBAGENTS_HEADER)
+        return request, Profile.negotiate(given.protocol_version, asked)
     except RecursionError:
         raise ClientError("the body is nested too deeply", code="bad_json") from None
-    asked = (query or {}).get("subagents") or (headers or {}).get(SUBAGENTS_HEADER)
-    return request, Profile.negotiate(given.protocol_version, asked)
+    except ValueError:  # a converter's; what is refused on purpose is a ClientError already
+        raise ClientError("the body holds a number that is too long to be read", code="bad_json") from None
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ PROTOCOL_VERSION = "1.0"
 Subagents = Literal["native", "steps"]
 """How sub-agents are told: SUBAGENT_* events and ``subagentRunId``, or steps and named messages (any client)."""
 
-_GRAMMAR = re.compile(r"(\d+)\.(\d+)")
+_OLDER = re.compile(r"0+\.[0-9]+")
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -35,8 +35,7 @@ class Profile(msgspec.Struct, frozen=True):
         ``subagents`` is what the caller asked for, if it did. A version outside the published grammar counts as a newer
         one, as AG-UI's versioning rules say. Raises ``ClientError`` for an unknown value of ``subagents``.
         """
-        found = _GRAMMAR.fullmatch(protocol_version) if protocol_version else None
-        modern = bool(protocol_version) and (found is None or int(found[1]) >= 1)
+        modern = bool(protocol_version) and not _OLDER.fullmatch(protocol_version or "")
         if not subagents:
             return cls(modern, "native" if modern else "steps")
         if subagents not in ("native", "steps"):

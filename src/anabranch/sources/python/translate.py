@@ -10,6 +10,8 @@ from ...events import (
     EVENT_TYPES,
     ROOT,
     Event,
+    Interrupted,
+    InterruptResolved,
     MessageFinished,
     MessageStarted,
     RunFailed,
@@ -23,13 +25,14 @@ class PythonTranslator:
     """``Translator`` for ``str | Event``.
 
     Text is the agent's answer; what comes after a tool call of the root agent is a message of its own, and then what
-    came before it was narration. A generator that returns has succeeded.
+    came before it was narration. A generator that returns has succeeded, or waits for answers if it asked for some.
     """
 
     def __init__(self) -> None:
         self._messages = 0
         self._open = False
         self._ended = False
+        self._asked: list[tuple[str, str]] = []
 
     def feed(self, item: Any) -> Iterable[Event]:
         """One item; anything but text and events raises ``SourceError``."""
@@ -44,6 +47,10 @@ class PythonTranslator:
                 f"The agent yielded {type(item).__name__}; it may yield str or an event of anabranch.events.",
                 code="agent_protocol",
             )
+        if isinstance(item, Interrupted):
+            self._asked.append((item.agent, item.interrupt_id))
+        elif isinstance(item, InterruptResolved):
+            self._asked = [asked for asked in self._asked if asked != (item.agent, item.interrupt_id)]
         self._ended = self._ended or isinstance(item, RunFinished | RunFailed)
         if self._open and ((isinstance(item, ToolCallStarted) and item.agent == ROOT) or self._ended):
             return (self._finished("answer" if self._ended else "narration"), item)
@@ -53,7 +60,7 @@ class PythonTranslator:
         """The generator returned (``None``) or raised."""
         if error is not None or self._ended:
             return ()
-        done = RunFinished()
+        done = RunFinished(outcome="interrupted" if self._asked else "success")
         return (self._finished("answer"), done) if self._open else (done,)
 
     @property
