@@ -68,7 +68,8 @@ class App:
         server: Server | None = None,
     ) -> None:
         self.settings = server or Server()
-        self.runs = Runs(kept=self.settings.kept_runs)
+        limits = self.settings
+        self.runs = Runs(kept=limits.kept_runs, kept_bytes=limits.kept_bytes, live=limits.live_runs)
         self._sources = {name: as_source(agent, name) for name, agent in agents.items()}
         self._default = default or (next(iter(agents)) if len(agents) == 1 else None)
         if self._default is not None and self._default not in self._sources:
@@ -108,6 +109,16 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         await self._asgi(scope, receive, send)
+
+    def run(self, *, host: str | None = None, port: int | None = None) -> None:
+        """Serve until a signal, in the main thread, and stop with every promise kept; see ``anabranch.serve``.
+
+        ``host`` and ``port`` come before those of ``server``. Raises ``ConfigError`` when the port is taken.
+        """
+        from .serve import run
+
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        run(self, host=host, port=port, announce=lambda url: logger.info("serving on %s", url))
 
     async def identify(self, caller: HTTPConnection) -> Principal:
         """``Gate.identify``: what ``principal`` says."""

@@ -91,6 +91,8 @@ class Server(_Section, frozen=True):
     stop_grace: Grace = 20.0
     body_limit: Bytes = 8 * 2**20
     kept_runs: Count = 1000
+    kept_bytes: Count = 256 * 2**20
+    live_runs: Count = 1000
     tune_gc: bool = True
 
 

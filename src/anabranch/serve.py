@@ -79,13 +79,23 @@ def serve(
     port: int | None = None,
     announce: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve ``config`` until a signal, in the main thread. ``announce`` gets the URL once connections are accepted.
+    """Serve ``config``; see ``run``. Raises ``ConfigError`` also when the application cannot be made."""
+    run(App.from_config(config), host=host, port=port, announce=announce)
+
+
+def run(
+    app: App,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    announce: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve ``app`` until a signal, in the main thread. ``announce`` gets the URL once connections are accepted.
 
     The process ends soon after: signals are ignored from then on, and what an agent left running may not hold it.
-    Raises ``ConfigError`` when the application cannot be made or the port is taken.
+    Raises ``ConfigError`` when the port is taken.
     """
-    settings = config.server
-    app = App.from_config(config)
+    settings = app.settings
     listener = _listen(host or settings.host, settings.port if port is None else port)
     if settings.tune_gc:
         tune_gc()
@@ -130,10 +140,13 @@ def _end(loop: asyncio.AbstractEventLoop, status: int) -> None:
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         remedy = "give another with `server.host`, `server.port` or --host, --port"
         raise ConfigError(f"server: cannot listen on {host}:{port}: {error.strerror or error}; {remedy}") from None
+    # Accepted connections inherit it. asyncio sets it only on sockets that name their protocol, which these do not.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def uvicorn_config(app: Any, **options: Any) -> uvicorn.Config:

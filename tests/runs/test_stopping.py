@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import NotFound, ServerStopping
+from anabranch.errors import NotFound, ServerError, ServerStopping, SourceError
 from anabranch.events import RunFailed
 from anabranch.identity import LOCAL
 from anabranch.request import RunRequest
@@ -155,6 +155,42 @@ async def test_the_oldest_finished_runs_are_forgotten() -> None:
     with pytest.raises(NotFound):
         await followed(runs, records[0])
     assert said(await followed(runs, records[4])) == "hello"
+
+
+async def test_finished_runs_are_forgotten_when_they_are_too_large_together() -> None:
+    async def long(request: RunRequest) -> Items:
+        yield "x" * 10_000
+
+    runs = Runs(kept_bytes=25_000)
+    for n in range(4):
+        await followed(runs, await begun(runs, long, asked(f"r{n}")))
+    await runs.stop(WAIT_S)
+    assert await known(runs, *(f"r{n}" for n in range(4))) == ["r2", "r3"]
+
+
+async def test_more_live_runs_than_allowed_are_refused_and_the_live_ones_can_be_joined() -> None:
+    runs, stage = Runs(live=1), Stage()
+    record = await begun(runs, stage)
+    await stage.waiting.wait()
+    with pytest.raises(ServerError) as refused:
+        await begun(runs, echo, asked("another"))
+    assert (refused.value.code, refused.value.retryable) == ("too_many_runs", True)
+    assert (await begun(runs, stage)).key == record.key
+    stage.go.set()
+    assert said(await followed(runs, record)) == "hello world"
+    assert said(await followed(runs, await begun(runs, echo, asked("another")))) == "hello"
+
+
+async def test_a_failed_run_is_told_to_the_operator(caplog: pytest.LogCaptureFixture) -> None:
+    async def failing(request: RunRequest) -> Items:
+        yield "so far"
+        raise SourceError("The disk is full.", code="agent_failed") from OSError("no space at /secret/path")
+
+    runs = Runs()
+    text, end = ended(await followed(runs, await begun(runs, failing)))
+    assert text == "so far" and isinstance(end, RunFailed)
+    assert "agent_failed" in caplog.text and "no space at /secret/path" in caplog.text
+    assert "secret" not in end.message
 
 
 async def test_a_forgotten_run_id_may_be_used_again() -> None:

@@ -43,7 +43,9 @@ def serve(
     from ..config import load
     from ..serve import serve as run
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("httpx", "httpx2"):  # a line for every call of a model
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         loaded = load(config)
     except ConfigError as error:

@@ -29,7 +29,7 @@ class MemoryTable:
         if thread in self._active:
             busy = self._by_key[self._active[thread]].run_id
             raise Conflict(
-                f"thread {record.thread_id!r} has an active run, {busy!r}: wait for its end or cancel it",
+                f"thread {record.thread_id!r} has an active run, {busy!r}: wait for its end or use another thread",
                 code="thread_busy",
             )
         self._by_key[record.key] = record

@@ -18,7 +18,7 @@ from contextlib import aclosing
 from typing import Any
 
 from ..errors import AnabranchError, ServerError, SourceError
-from ..events import Event, RunFailed, RunFinished, RunStarted, Terminal, encode
+from ..events import AgentFailed, Event, RunFailed, RunFinished, RunStarted, Terminal, encode
 from ..grammar import Grammar
 from ..log._base import Entry, RunLog
 from ..request import RunRequest
@@ -100,6 +100,7 @@ class Runner:
 
     def __init__(self, source: Source, request: RunRequest, record: RunRecord, writer: Writer) -> None:
         self._source, self._request, self._record, self._writer = source, request, record, writer
+        self._names = (record.run_id, record.agent)
         self._grammar = Grammar()
         self._translator: Translator | None = None
         self._reading: asyncio.Task[None]
@@ -194,8 +195,11 @@ class Runner:
     def _report(self, reading: asyncio.Task[None]) -> None:
         """Tell the operator what the user is not told."""
         error = None if reading.cancelled() else reading.exception()
-        if error and not isinstance(error, AnabranchError):
-            logger.error("run %s: the agent %r failed", self._record.run_id, self._record.agent, exc_info=error)
+        if isinstance(error, AnabranchError):
+            if error.__cause__:
+                logger.warning("run %s of %r: %s, because %r", *self._names, error, error.__cause__)
+        elif error:
+            logger.error("run %s of %r failed", *self._names, exc_info=error)
 
     def _feed(self, event: Event) -> None:
         self._let_out(self._grammar.feed(event))
@@ -203,6 +207,8 @@ class Runner:
     def _let_out(self, events: list[Event]) -> None:
         if events:
             self._writer.put(events)
+            if isinstance(last := events[-1], AgentFailed):
+                logger.warning("run %s of %r, sub-agent: %s: %s", *self._names, last.code, last.message)
         if self._writer.size > OUTPUT_LIMIT and not self._grammar.ended:
             limit = f"The agent wrote more than {OUTPUT_LIMIT} characters."
             self._writer.put(self._grammar.close(SourceError(limit, code="output_limit")))

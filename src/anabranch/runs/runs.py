@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import Cancelled, Conflict, NotFound, ServerError, ServerStopping
-from ..events import Terminal
+from ..events import RunFailed, Terminal
 from ..identity import Principal, require
 from ..log._base import Entry, RunLog
 from ..log.memory import MemoryLog
@@ -32,13 +32,16 @@ from .runner import Runner, Writer, now_ms
 
 logger = logging.getLogger("anabranch")
 
-_KEPT = 1000  # finished runs that stay readable
+KEPT = 1000
+KEPT_BYTES = 256 * 2**20
+LIVE = 1000
 
 
 class Runs:
     """All runs of one server.
 
-    ``kept`` finished runs stay readable; the oldest go first, but none while it is watched.
+    The newest ``kept`` finished runs stay readable as far as they fit into ``kept_bytes``; none goes while it is
+    watched. No more than ``live`` run at once.
     """
 
     def __init__(
@@ -47,12 +50,17 @@ class Runs:
         table: RunTable | None = None,
         executor: Executor | None = None,
         *,
-        kept: int = _KEPT,
+        kept: int = KEPT,
+        kept_bytes: int = KEPT_BYTES,
+        live: int = LIVE,
     ) -> None:
         self._log = log or MemoryLog()
         self._table = table or MemoryTable()
         self._executor = executor or LocalExecutor()
-        self._kept = kept
+        self._kept, self._kept_bytes, self._most_live = kept, kept_bytes, live
+        self._live: set[str] = set()
+        self._sizes: dict[str, int] = {}
+        self._kept_size = 0
         self._watchers: dict[str, int] = {}
         self._stopping = False
 
@@ -72,11 +80,15 @@ class Runs:
     ) -> RunRecord:
         """Start a run, or find the one that this very request started before.
 
-        Raises ``ServerStopping`` for a new run during a stop, ``Conflict`` when the run id has another input or the
-        thread is busy.
+        Raises ``ServerStopping`` for a new run during a stop, ``ServerError`` when there are too many, ``Conflict``
+        when the run id has another input or the thread is busy.
         """
-        if self._stopping and await self._table.find(principal.id, request.run_id) is None:
-            raise ServerStopping("The server is stopping; ask again.")
+        full = len(self._live) >= self._most_live
+        if (self._stopping or full) and await self._table.find(principal.id, request.run_id) is None:
+            if self._stopping:
+                raise ServerStopping("The server is stopping; ask again.")
+            text = f"The server has {self._most_live} live runs, as many as it may; ask again."
+            raise ServerError(text, code="too_many_runs", retryable=True)
         fresh = RunRecord(
             key=uuid.uuid4().hex,
             run_id=request.run_id,
@@ -145,14 +157,23 @@ class Runs:
 
     async def _execute(self, source: Source, request: RunRequest, record: RunRecord, stop: Stop) -> None:
         async def finish(terminal: Terminal) -> None:
+            if isinstance(terminal, RunFailed):
+                logger.warning("run %s of %r: %s: %s", record.run_id, record.agent, terminal.code, terminal.message)
+            self._live.discard(record.key)
             await self._table.move(record.key, status_of(terminal), now_ms())
 
+        self._live.add(record.key)
+        writer = Writer(self._log, record, finish)
         try:
             await self._table.move(record.key, Status.RUNNING, now_ms())
-            await Runner(source, request, record, Writer(self._log, record, finish)).run(stop)
+            await Runner(source, request, record, writer).run(stop)
         except Exception:
             logger.exception("run %s: its log could not be written", record.run_id)
             await self._abandon(record, ServerError("The log of this run cannot be written.", code="log_failed"))
+        finally:
+            self._live.discard(record.key)
+        self._sizes[record.key] = writer.size
+        self._kept_size += writer.size
         await self._forget_old()
 
     async def _abandon(self, record: RunRecord, reason: ServerError) -> None:
@@ -161,11 +182,16 @@ class Runs:
         await self._table.move(record.key, Status.FAILED, now_ms())
 
     async def _forget_old(self) -> None:
-        ended = await self._table.ended()
-        for record in ended[: max(0, len(ended) - self._kept)]:
+        for record in await self._table.ended() if self._keeps_too_much() else ():
             if record.key not in self._watchers:
+                self._kept_size -= self._sizes.pop(record.key, 0)
                 await self._table.delete(record.key)
                 await self._log.delete(record.key)
+                if not self._keeps_too_much():
+                    return
+
+    def _keeps_too_much(self) -> bool:
+        return len(self._sizes) > self._kept or self._kept_size > self._kept_bytes
 
 
 def _digest(agent: str, request: RunRequest) -> str:

@@ -7,6 +7,7 @@ comes. Thin: what items mean is the source's translator's, what is lawful is the
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from typing import Any
@@ -29,6 +30,8 @@ from ..events import (
 from ..request import RunRequest
 from ..scope import Lane
 from ._base import Source, Translator
+
+logger = logging.getLogger("anabranch")
 
 
 class Relayed(msgspec.Struct, frozen=True):
@@ -72,6 +75,8 @@ async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
             taken.all(translator.close(error))
         except Exception as failure:
             error = error or failure
+    if error is not None:
+        logger.warning("agent %s: %r, because %r", lane.agent, error, error.__cause__)
     ended = taken.ended or _failure(error)
     if isinstance(ended, RunFailed):
         ended = RunFailed(code=ended.code, message=scrub(ended.message), retryable=ended.retryable)

@@ -249,6 +249,29 @@ CASES = [
         messages=answer("Hello you"),
     ),
     case(
+        "equal status tokens under one id",
+        *(TASK, *(status("WORKING", says(text)) for text in ("ha ", "ha ", "ha ", "end")), DONE),
+        messages=answer("ha ha ha end"),
+    ),
+    case(
+        "equal status tokens under one id, then all of it with the end",
+        *(TASK, *(status("WORKING", says(text)) for text in ("ha ", "ha ", "ha ", "end"))),
+        status("COMPLETED", says("ha ha ha end")),
+        messages=answer("ha ha ha end"),
+    ),
+    case(
+        "an agent whose status text has grown may repeat the next one",
+        *(TASK, *(status("WORKING", says(text)) for text in ("Hel", "Hello"))),
+        *(*(status("WORKING", says(text, id="n")) for text in (" you", " you")), DONE),
+        messages=answer("Hello you"),
+    ),
+    case(
+        "a snapshot that repeats the last of the pieces of status text under one id",
+        *(TASK, *(status("WORKING", says(text)) for text in ("ha ", "ha ")), task("WORKING", message=says("ha "))),
+        DONE,
+        messages=answer("ha ha "),
+    ),
+    case(
         "a snapshot that repeats the last status text",
         *(TASK, status("WORKING", says("Hi")), task("WORKING", message=says("Hi")), DONE),
         messages=answer("Hi"),
@@ -297,6 +320,11 @@ CASES = [
         "a tool notification that comes twice",
         *(TASK, [status("WORKING", says("calling"), metadata={"tool_notification": True})] * 2, DONE),
         messages=[("progress", "calling")],
+    ),
+    case(
+        "two tool notifications under one id",
+        *(TASK, *(status("WORKING", says(text), metadata={"tool_notification": True}) for text in ("a", "b")), DONE),
+        messages=[("progress", "a"), ("progress", "b")],
     ),
     case(
         "a CAIPE agent with a status line and complete_result",
@@ -365,6 +393,21 @@ CASES = [
         "a message that grows under its id",
         *(result(message=says(text)) for text in ("Hel", "Hello", "Hello you")),
         messages=answer("Hello you"),
+    ),
+    case(
+        "equal pieces of a message under its id",
+        *(result(message=says(text)) for text in ("ha ", "ha ", "ha ", "end")),
+        messages=answer("ha ha ha end"),
+    ),
+    case(
+        "a message that grew and comes again",
+        *(result(message=says(text)) for text in ("Hel", "Hello", "Hello")),
+        messages=answer("Hello"),
+    ),
+    case(
+        "a message that comes again with the end",
+        *(TASK, result(message=says("Hi")), status("COMPLETED", says("Hi"))),
+        messages=answer("Hi"),
     ),
     case("two messages", result(message=says("a")), result(message=says("b", id="n")), messages=answer("a", "b")),
     case(

@@ -116,10 +116,12 @@ def card(streaming: bool = True, **more: Any) -> Json:
 
 
 @contextlib.asynccontextmanager
-async def raw(answer: Callable[[Request], Coroutine[Any, Any, None]], card: Json | None) -> AsyncIterator[Raw]:
-    """A server that hands each request to ``answer``; ``card`` is served unless it is None."""
+async def raw(
+    answer: Callable[[Request], Coroutine[Any, Any, None]], card: Json | None, port: int = 0
+) -> AsyncIterator[Raw]:
+    """A server that hands each request to ``answer``; ``card`` is served unless it is None. Port 0 is any free one."""
     server = Raw(answer, card)
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", port)
     server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     try:
         yield server

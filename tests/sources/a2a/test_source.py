@@ -6,7 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -212,17 +212,16 @@ async def test_cancelling_the_reader_cancels_the_remote_task(remote: str) -> Non
 
 
 async def test_a_second_cancellation_returns_at_once_and_does_not_stop_the_first() -> None:
-    begun, broken, canceled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    begun, told, free, canceled = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(request: Request) -> None:
         if request.call["method"] == "SendStreamingMessage":
             await request.begin()
             await request.event(TASK)
             await request.gone.wait()
-        elif not broken.is_set():
-            request.reset()  # so that the cancellation is still under way
-            broken.set()
         else:
+            told.set()
+            await free.wait()  # so that the cancellation is still under way
             await request.answer({"jsonrpc": "2.0", "id": "1", "result": {}})
             canceled.set()
 
@@ -234,12 +233,13 @@ async def test_a_second_cancellation_returns_at_once_and_does_not_stop_the_first
         reader = asyncio.create_task(read())
         await begun.wait()
         reader.cancel()
-        await broken.wait()
+        await told.wait()
         assert server.requests[0].gone.is_set(), "the stream is closed first"
         reader.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reader
         assert not canceled.is_set()
+        free.set()
         await canceled.wait()
     assert server.requests[-1].call["params"] == {"id": "t"}
     assert server.requests[-1].headers["a2a-version"] == "1.0"
@@ -332,28 +332,67 @@ def streams(*items: bytes, broken: bool = False) -> Callable[[Request], Coroutin
     return answer
 
 
-@pytest.mark.parametrize("resets", [1, 2])
-async def test_a_connection_that_breaks_before_the_answer_is_tried_again_twice_under_the_same_id(resets: int) -> None:
+def refusing(monkeypatch: pytest.MonkeyPatch, then: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    """Do ``then`` with the number of connections that were refused so far, after each of them."""
+    connect, refused = aiohttp.TCPConnector.connect, 0
+
+    async def noticed(*args: Any, **more: Any) -> Any:
+        nonlocal refused
+        try:
+            return await connect(*args, **more)
+        except aiohttp.ClientConnectorError:
+            refused += 1
+            await then(refused)
+            raise
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", noticed)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+async def test_a_connection_that_is_refused_is_tried_again_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    async with AsyncExitStack() as stack:
+
+        async def start(refused: int) -> None:
+            if refused == 2:
+                await stack.enter_async_context(raw(streams(TASK, artifact("Hi"), DONE), card(), port))
+
+        refusing(monkeypatch, start)
+        async with source_of(f"http://127.0.0.1:{port}") as source:
+            assert (await run(source)).text == "Hi"
+
+
+async def test_an_agent_that_refuses_connections_is_given_up_after_three_tries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries: list[int] = []
+
+    async def count(refused: int) -> None:
+        tries.append(refused)
+
+    refusing(monkeypatch, count)
+    async with source_of(f"http://127.0.0.1:{free_port()}") as source:
+        assert (await run(source)).end == "agent_unreachable"
+    assert tries == [1, 2, 3]
+
+
+@pytest.mark.parametrize("hard", [True, False], ids=["reset", "closed"])
+async def test_a_request_that_was_read_is_never_sent_again_when_its_connection_ends_without_an_answer(
+    hard: bool,
+) -> None:
     async def answer(request: Request) -> None:
-        if len(server.requests) <= resets:
+        if hard:
             request.reset()
         else:
-            await streams(TASK, artifact("Hi"), DONE)(request)
+            request.writer.close()
 
     async with raw(answer, card()) as server, source_of(server.url) as source:
         done = await run(source)
-    assert (done.text, done.end) == ("Hi", "success")
-    assert len(server.requests) == resets + 1
-    assert len({request.call["params"]["message"]["messageId"] for request in server.requests}) == 1
-
-
-async def test_a_connection_that_always_breaks_is_given_up_after_three_tries() -> None:
-    async def answer(request: Request) -> None:
-        request.reset()
-
-    async with raw(answer, card()) as server, source_of(server.url) as source:
-        done = await run(source)
-        assert (done.end, len(server.requests), server.cards) == ("agent_disconnected", 3, 1)
+        assert (done.end, len(server.requests), server.cards) == ("agent_disconnected", 1, 1)
         await run(source)
         assert server.cards == 2, "the agent may have moved"
     assert done.last.message == "The agent raw closed the connection before it answered."  # type: ignore[union-attr]
@@ -375,13 +414,52 @@ async def test_an_empty_answer_is_never_a_reason_to_ask_again() -> None:
 
 
 async def test_an_agent_that_is_not_there_is_an_error_that_names_it_and_no_address() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    async with source_of(f"http://me:hunter2@127.0.0.1:{port}", name="komodor") as source:
+    async with source_of(f"http://me:hunter2@127.0.0.1:{free_port()}", name="komodor") as source:
         done = await run(source)
     assert done.last == ev.RunFailed(
         code="agent_unreachable", message="The agent komodor cannot be reached.", retryable=True
     )
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in one piece", "in two pieces"])
+async def test_a_flaw_in_the_framing_ends_a_stream_at_once_and_what_came_before_it_is_read(together: bool) -> None:
+    asked, good = asyncio.Event(), b"data: " + artifact("Hi") + b"\n\n"
+
+    async def answer(request: Request) -> None:
+        await request.begin()
+        await request.event(TASK)
+        await asked.wait()
+        piece = b"%x\r\n%b\r\n" % (len(good), good)
+        if together:
+            piece += b"ZZZ\r\n"
+        await request.send(piece)
+        if not together:
+            await request.send(b"ZZZ\r\n")
+        await request.gone.wait()
+
+    async with asyncio.timeout(5), raw(answer, card()) as server, source_of(server.url) as source:
+        items = source.open(asks(""))
+        assert await anext(items) == TASK
+        asked.set()
+        await server.requests[0].gone.wait()  # the reader is slower than the connection
+        assert await anext(items) == artifact("Hi")
+        with pytest.raises(SourceError, match="does not speak HTTP as expected"):
+            await anext(items)
+
+
+async def test_a_flaw_in_the_framing_is_noticed_by_a_reader_that_waits() -> None:
+    async def answer(request: Request) -> None:
+        await request.begin()
+        await request.event(TASK)
+        await read.wait()
+        await request.send(b"ZZZ\r\n")
+        await request.gone.wait()
+
+    read = asyncio.Event()
+    async with asyncio.timeout(5), raw(answer, card()) as server, source_of(server.url) as source:
+        with pytest.raises(SourceError, match="does not speak HTTP as expected"):
+            async for _ in source.open(asks("")):
+                read.set()
 
 
 async def test_a_stream_that_is_cut_inside_an_event_is_broken_off() -> None:
@@ -525,20 +603,38 @@ async def test_the_tenant_of_the_card_is_named_in_every_call() -> None:
     assert {request.call["params"]["tenant"] for request in server.requests} == {"acme"}
 
 
-async def test_a_stream_that_is_over_leaves_its_connection_to_the_next_one() -> None:
-    peers = set()
+async def test_each_request_has_a_connection_of_its_own_and_a_stream_that_is_over_is_read_to_its_end() -> None:
+    peers, whole = [], []
 
     async def answer(request: Request) -> None:
-        peers.add(request.writer.get_extra_info("peername"))
+        peers.append(request.writer.get_extra_info("peername"))
         await request.begin()
         await request.event(DONE)
         await asyncio.sleep(0.05)  # noqa: TID251 - the end of a stream comes a little after the last event
+        whole.append(not request.gone.is_set())
         await request.end()
 
     async with raw(answer, card()) as server, source_of(server.url) as source:
         for _ in range(3):
             assert (await run(source)).end == "success"
-    assert (len(peers), len(server.requests)) == (1, 3)
+    assert (len(set(peers)), whole) == (3, [True] * 3)
+
+
+async def test_credentials_never_reach_another_address_that_a_card_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **named: resolve("127.0.0.1", *more, **named))
+    async with raw(streams(TASK, DONE), card()) as other:
+        elsewhere = card()
+        elsewhere["supportedInterfaces"][0]["url"] = other.url.replace("127.0.0.1", "elsewhere.example")
+        async with raw(streams(), elsewhere) as server:
+            async with source_of(server.url, headers={"Authorization": "Bearer hunter2"}) as source:
+                done = await run(source)
+            assert (done.end, other.requests) == ("agent_protocol", [])
+            assert {request.method for request in server.requests} == {"GET"}, "the question was sent"
+            assert "configure that address" in done.last.message  # type: ignore[union-attr]
+            async with source_of(server.url) as source:
+                assert (await run(source)).end == "success"
+            assert "authorization" not in other.requests[0].headers
 
 
 async def test_a_card_is_fetched_once_and_again_after_a_failure() -> None:
@@ -552,6 +648,62 @@ async def test_a_card_is_fetched_once_and_again_after_a_failure() -> None:
         assert server.cards == 1
         await run(source)
         assert server.cards == 2
+
+
+async def test_all_who_wait_for_the_card_share_one_answer_and_the_next_one_asks_again() -> None:
+    asked, free = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request) -> None:
+        if len(server.requests) > 1:
+            return await (streams(TASK, DONE)(request) if request.method == "POST" else request.answer(card()))
+        asked.set()
+        await free.wait()
+        await request.answer(b"", 503)
+
+    async with asyncio.timeout(10), raw(answer, None) as server, source_of(server.url) as source:
+        runs = [asyncio.create_task(run(source)) for _ in range(12)]
+        await asked.wait()
+        free.set()
+        assert {done.end for done in await asyncio.gather(*runs)} == {"agent_unreachable"}
+        assert len(server.requests) == 1
+        assert (await run(source)).end == "success"
+    assert [request.method for request in server.requests] == ["GET", "GET", "POST"]
+
+
+async def test_the_first_one_who_waits_for_the_card_can_give_up_without_ending_it_for_the_others() -> None:
+    asked, free = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request) -> None:
+        if request.method == "POST":
+            return await streams(TASK, DONE)(request)
+        asked.set()
+        await free.wait()
+        await request.answer(card())
+
+    async with asyncio.timeout(10), raw(answer, None) as server, source_of(server.url) as source:
+        first, second = (asyncio.create_task(run(source)) for _ in range(2))
+        await asked.wait()
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        free.set()
+        assert (await second).end == "success"
+    assert [request.method for request in server.requests] == ["GET", "POST"]
+
+
+async def test_closing_the_source_ends_the_search_for_its_card_with_an_error_for_those_who_wait() -> None:
+    asked = asyncio.Event()
+
+    async def answer(request: Request) -> None:
+        asked.set()
+        await request.gone.wait()
+
+    async with asyncio.timeout(10), raw(answer, None) as server, source_of(server.url) as source:
+        waiting = asyncio.create_task(run(source))
+        await asked.wait()
+        await source.aclose()
+        assert (await waiting).end == "agent_disconnected"
+        await server.requests[0].gone.wait()
 
 
 async def test_the_card_of_an_older_agent_is_found_where_it_is() -> None:
@@ -606,7 +758,9 @@ async def test_cookies_of_one_run_are_not_sent_with_the_next() -> None:
     assert ["cookie" in request.headers for request in server.requests] == [False, False]
 
 
-@pytest.mark.parametrize("url", ["komodor:8001", "ftp://komodor", "http://", "ws://u:hunter2@komodor"])
+@pytest.mark.parametrize(
+    "url", ["komodor:8001", "ftp://komodor", "http://", "ws://u:hunter2@komodor", "http://[zz/", "http://komodor:70000"]
+)
 def test_an_address_that_cannot_be_one_is_refused_when_it_is_configured(url: str) -> None:
     with pytest.raises(ConfigError, match="must be an http:// or https:// URL") as raised:
         A2ASource(url)

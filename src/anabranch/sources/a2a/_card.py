@@ -2,7 +2,8 @@
 
 Agents often advertise the address they listen on, not the one they are reached at: ``0.0.0.0``, ``localhost`` in a
 container, ``http`` behind a proxy that speaks TLS, a path without the proxy's prefix. The configured address gave the
-card, so it is known to work; ``rpc_url`` says when it wins.
+card, so it is known to work; ``rpc_url`` says when it wins. It is also the only one that was trusted with credentials:
+a card is what somebody else says, so ``read_card`` lets it name no other place to send them to.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from ...errors import SourceError
+from ...errors import SourceError, scrub
+
+PORTS = {"http": 80, "https": 443}
+"""The schemes that an agent can be reached over, and their ports."""
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where a card is served; the second is the place of older agents."""
@@ -64,10 +68,11 @@ def card_urls(configured: str) -> list[str]:
     return [base + path for base in bases for path in WELL_KNOWN]
 
 
-def read_card(data: bytes, configured: str, who: str) -> Endpoint:
-    """The endpoint that a card names, for messages of A2A 1.0 over JSON-RPC.
+def read_card(data: bytes, configured: str, who: str, *, bound: bool) -> Endpoint:
+    """The endpoint that a card names, for messages of A2A 1.0 over JSON-RPC. ``bound``: requests carry credentials.
 
-    Raises ``SourceError`` (``agent_protocol``) about ``who`` when ``data`` is no card or names no such endpoint.
+    Raises ``SourceError`` (``agent_protocol``) about ``who`` when ``data`` is no card, names no such endpoint, or names
+    one that cannot be used or that credentials of ``configured`` would have to go to.
     """
     try:
         card = _decode(data)
@@ -77,7 +82,7 @@ def read_card(data: bytes, configured: str, who: str) -> Endpoint:
     spoken = [i for i in interfaces if i.protocol_version.split(".")[0] in ("1", "")]
     for interface in spoken:
         if interface.protocol_binding.upper() == "JSONRPC":
-            url = rpc_url(interface.url, configured)
+            url = _checked_url(interface.url, configured, who, bound)
             streaming = bool(card.capabilities and card.capabilities.streaming)
             return Endpoint(url, card.name or "", streaming, interface.tenant or "")
     raise SourceError(f"{who} {_unspoken(card, spoken)}.", code="agent_protocol")
@@ -94,27 +99,50 @@ def _unspoken(card: _Card, spoken: list[_Interface]) -> str:
     return "has an agent card without an interface"
 
 
+def _checked_url(advertised: str, configured: str, who: str, bound: bool) -> str:
+    try:
+        url = rpc_url(advertised, configured)
+        foreign = origin(url) != origin(configured)
+    except ValueError as error:
+        flaw = "without a usable address; it must be an https:// URL, or http:// if ours is, and hold no user name"
+        raise SourceError(f"{who} has an agent card {flaw}.", code="agent_protocol") from error
+    if foreign and (bound or "@" in urlsplit(configured).netloc):
+        flaw = "that names another address, and credentials are not sent there; configure that address if it is right"
+        cause = ValueError(f"the card names {scrub(url)}")
+        raise SourceError(f"{who} has an agent card {flaw}.", code="agent_protocol") from cause
+    return url
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of ``url``. Raises ``ValueError`` when it is no address that requests can be sent to."""
+    parts = urlsplit(url)
+    if parts.scheme not in PORTS or not parts.hostname:
+        raise ValueError(f"{scrub(url)!r} is no http:// or https:// URL")
+    return parts.scheme, parts.hostname, PORTS[parts.scheme] if parts.port is None else parts.port
+
+
 def rpc_url(advertised: str, configured: str) -> str:
     """The address to send messages to, of an agent reached at ``configured`` whose card says ``advertised``.
 
     A relative address is resolved, and one of the same origin or of a host of its own is taken as it is. But scheme,
     host and port of ``configured`` win over a card's host that is unspecified or a loopback (what the agent sees of
     itself), and over the same host under another scheme or port (what is behind a proxy); the configured path is then
-    the prefix of the card's, unless that has it already.
+    the prefix of the card's, unless that has it already. Raises ``ValueError`` for an address that cannot be used.
     """
-    base = urlsplit(configured)
-    there = urlsplit(urljoin(configured, advertised))
-    foreign = there.hostname != base.hostname and not _is_local(there.hostname)
-    if foreign or (there.scheme, there.hostname, there.port) == (base.scheme, base.hostname, base.port):
+    base, there = urlsplit(configured), urlsplit(urljoin(configured, advertised))
+    place = origin(there.geturl())
+    if place[1] != base.hostname and not _is_local(place[1]):
+        if "@" in there.netloc or (base.scheme, there.scheme) == ("https", "http"):
+            raise ValueError(f"{scrub(there.geturl())!r} has a user name or gives TLS up")
         return there.geturl()
-    prefix = "" if base.path.endswith(".json") else base.path.rstrip("/")
+    prefix = "" if place == origin(configured) or base.path.endswith(".json") else base.path.rstrip("/")
     inside = there.path == prefix or there.path.startswith(prefix + "/")
     path = there.path if inside else prefix + there.path
     return there._replace(scheme=base.scheme, netloc=base.netloc, path=path).geturl()
 
 
-def _is_local(host: str | None) -> bool:
-    if not host or host == "localhost" or host.endswith(".localhost"):
+def _is_local(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
         address = ipaddress.ip_address(host)

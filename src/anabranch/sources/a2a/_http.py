@@ -31,12 +31,16 @@ class Client:
     without a word: ``pool=0``, the default of the source, has none, and how many runs there are is decided where they
     are started. Cookies are not kept, because requests of different users share the pool, and redirects are not
     followed, because they would carry the headers elsewhere.
+
+    Each request has a connection of its own: one that idled may be closed by the peer just when it is used again, and
+    then nobody knows whether the request was read. So only a failure to connect is tried again, which no agent saw.
     """
 
     def __init__(
         self, headers: Mapping[str, str], *, connect_s: float, first_byte_s: float, idle_s: float, pool: int
     ) -> None:
         self.who = "The agent"
+        self.bound = bool(headers)  # to the origin that they were configured for
         self._headers = {**headers, "Accept-Encoding": "identity"}  # a compressing proxy holds small pieces back
         self._connect_s, self._first_byte_s, self._idle_s, self._pool = connect_s, first_byte_s, idle_s, pool
         self._session: aiohttp.ClientSession | None = None
@@ -60,7 +64,7 @@ class Client:
     ) -> Answer:
         http = _aiohttp()
         if self._session is None:
-            connector = http.TCPConnector(limit=self._pool)
+            connector = http.TCPConnector(limit=self._pool, force_close=True)
             self._session = http.ClientSession(
                 connector=connector, cookie_jar=http.DummyCookieJar(), headers=self._headers
             )
@@ -73,8 +77,7 @@ class Client:
                 )
                 return Answer(response, self.who, self._idle_s)
             except Exception as error:
-                lost = isinstance(error, http.ClientConnectionError)
-                again = lost and not isinstance(error, http.ClientSSLError | TimeoutError)
+                again = isinstance(error, http.ClientConnectorError) and not isinstance(error, http.ClientSSLError)
                 pause_s = next(pauses_s, None) if again else None
                 if pause_s is None:
                     raise _failure(error, self.who, begun=False) from error
@@ -89,13 +92,31 @@ class Answer:
         self.kind = response.content_type if "Content-Type" in response.headers else ""
         self._response, self._who, self._idle_s = response, who, idle_s
         self._begun = False
+        protocol = response.connection.protocol if response.connection is not None else None
+        if protocol is not None and protocol.closed is not None:
+            protocol.closed.add_done_callback(lambda closed: self._lost(closed, protocol.exception()))
+
+    def _lost(self, closed: asyncio.Future[None], error: BaseException | None) -> None:
+        """aiohttp forgets the body, and its timeouts, when its framing breaks: the reader would wait for ever."""
+        if not closed.cancelled():
+            closed.exception()  # seen, so that asyncio does not log it
+        content = self._response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(error or ConnectionResetError("the connection is closed"))
 
     async def read(self) -> bytes:
-        """The next bytes, as many as have come; none at the end. Raises ``SourceError`` when the answer breaks off."""
+        """The next bytes, as many as have come; none at the end.
+
+        Raises ``SourceError`` when the answer breaks off, after all that came before. (What came in one piece of TCP
+        with both the head and a flaw of the framing is lost: aiohttp then knows no answer.)
+        """
+        content = self._response.content
         try:
-            chunk = await self._response.content.readany()
+            chunk = await content.readany()
         except Exception as error:
-            raise _failure(error, self._who, self._begun) from error
+            chunk = content._read_nowait(-1)  # a slow reader has not had it yet, and the error is raised again
+            if not chunk:
+                raise _failure(error, self._who, self._begun) from error
         if not self._begun:
             self._begun = True
             connection = self._response.connection
@@ -115,7 +136,7 @@ class Answer:
         return b"".join(chunks)
 
     async def drain(self) -> None:
-        """Read the end of a stream that said it is over, if it is near: the connection can then be used again."""
+        """Read the end of a stream that said it is over, if it is near: the agent need not see its client break off."""
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_LINGER_S):
                 while await self._response.content.readany():

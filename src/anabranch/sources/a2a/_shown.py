@@ -5,10 +5,12 @@ message. Ids tell most of it. Where they cannot, text is compared, and only in t
 
 *cumulative*  An artifact that is sent again whole (``append`` absent), or a message under an id that was there before:
               if it starts with what was shown under that id, the rest is new. An artifact that says something else is
-              *replaced*: what was shown is void (``MessageReset``). A message that says something else goes on. The
+              *replaced*: what was shown is void (``MessageReset``). A message that says something else goes on, and so
+              does one that says the same, unless the agent has sent one that grew: equal tokens are no repetition. The
               snapshot of a task may be late: an artifact in it that is shorter than what was shown says nothing new.
 *recap*       A text in another place: if it starts with everything said so far, the rest is new; if it equals the end
-              of it, from the start of some piece on, nothing is. "So far" is the whole answer for a final message and
+              of it, from the start of some piece on, nothing is. "So far" is what came under its id for a final message
+              or the status of a snapshot whose id was there before; the whole answer for any other final message and
               for the artifacts in ``RECAPS``, whose names say that they repeat; for any other artifact it is the
               status text since the last piece of an artifact: agents that stream tokens as status updates put the
               last message into an artifact at the end (the frameworks Strands and ADK do).
@@ -58,7 +60,9 @@ class Shown:
         self._bodies: list[_Body] = []  # in the order they were first shown
         self._used: set[str] = set()
         self._status = _Body("status", "undetermined")
-        self._status_id = self._status_text = ""
+        self._status_id = ""
+        self._status_seen: list[str] = []  # the pieces under that id
+        self._cumulative = False  # a text under one id has grown
         self._loose: list[str] = []  # status text since the last piece of an artifact
         self._recapped = False
 
@@ -107,30 +111,30 @@ class Shown:
             self._close(body, out)
         return out
 
-    def message(self, id: str, text: str, parts: list[ev.Part]) -> list[ev.Event]:
-        """A message of the agent that is part of its answer: the only one, or the one at the end."""
+    def message(self, id: str, text: str, parts: list[ev.Part], last: bool = False) -> list[ev.Event]:
+        """A message of the agent that is part of its answer: the only one, or the one at the end (``last``)."""
         out: list[ev.Event] = []
         body = self._known.get(("message", id)) if id else None
         if body is None:
             body = self._known["message", id] = _Body(id or "message", "answer")
             new = self._unsaid(text)
         else:
-            text = new = text.removeprefix("".join(body.seen))
+            text = new = self._more(body.seen, text, last)
             parts = _after(body.parts, parts)
         body.seen.append(text)
         self._say(body, new, parts, out)
         return out
 
-    def status(self, id: str, text: str, parts: list[ev.Part]) -> list[ev.Event]:
-        """What the agent says while it works. An id that was the last one's says the same thing, maybe longer."""
+    def status(self, id: str, text: str, parts: list[ev.Part], snapshot: bool = False) -> list[ev.Event]:
+        """What the agent says while it works. An id that was the last one's goes on, or says the same thing longer."""
         out: list[ev.Event] = []
         if not text and not parts:
             return out
         if id and id == self._status_id:
-            text, parts = text.removeprefix(self._status_text), _after(self._status.parts, parts)
-            self._status_text += text
+            text, parts = self._more(self._status_seen, text, snapshot), _after(self._status.parts, parts)
         else:
-            self._status_id, self._status_text = id, text
+            self._status_id, self._status_seen = id, []
+        self._status_seen.append(text)
         if text:
             self._loose.append(text)
         self._say(self._status, text, parts, out)
@@ -139,8 +143,9 @@ class Shown:
     def aside(self, id: str, text: str, parts: list[ev.Part]) -> list[ev.Event]:
         """Something beside the answer, complete in itself: which tool is called, why the task was cancelled."""
         out: list[ev.Event] = []
-        if not id or ("aside", id) not in self._known:
-            body = self._known["aside", id] = _Body(id or "aside", "progress")
+        key = "aside", f"{id} {text}"
+        if not id or key not in self._known:
+            body = self._known[key] = _Body(id or "aside", "progress")
             self._say(body, text, parts, out)
             self._close(body, out)
         return out
@@ -161,6 +166,18 @@ class Shown:
         if any(body.shown for body in given) and not self._recapped:
             return given
         return [body for body in self._bodies if body.phase != "progress"]
+
+    def _more(self, seen: list[str], text: str, again: bool) -> str:
+        """What is new in a text under an id that was ``seen`` in these pieces; ``again``: it may repeat them."""
+        if again:
+            return text[_repeated(seen, text) :]
+        so_far = "".join(seen)
+        if text == so_far:
+            return "" if self._cumulative else text
+        if not so_far or not text.startswith(so_far):
+            return text
+        self._cumulative = True
+        return text[len(so_far) :]
 
     def _unsaid(self, text: str) -> str:
         """What is new in a text that may repeat the whole answer: its artifacts, or those and the status text."""

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Mapping
+from contextvars import Context
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from ...errors import ConfigError, SourceError, scrub
 from ...request import RunRequest
 from ...transports.sse import Parser
 from . import _wire as wire
-from ._card import WELL_KNOWN, Endpoint, card_urls, read_card
+from ._card import WELL_KNOWN, Endpoint, card_urls, origin, read_card
 from ._http import Answer, Client
 from .translate import A2ATranslator
 
@@ -32,9 +32,13 @@ class A2ASource:
     sends nothing while it works, so only ``idle_s`` bounds it. ``pool`` limits the connections at once; 0 is no limit.
     Items are the raw JSON-RPC responses, as bytes.
 
-    *At most once.* A request is sent again only when the connection failed before a byte of the answer came (refused,
-    or reset before the response headers): at most twice, after 0.1 and 0.4 s, under the same message id. A timeout, an
-    HTTP status, an error of the agent or an empty answer is never a reason to ask again.
+    *At most once.* Only a connection that could not be made (no such host, refused) is tried again: at most twice,
+    after 0.1 and 0.4 s. A request that may have been read is never sent again, whatever comes of it: a connection that
+    is closed without an answer, a timeout, an HTTP status, an error of the agent, an empty answer. Each request has a
+    connection of its own, so that none is lost to one that the agent has just given up.
+
+    *Credentials stay.* ``headers``, and a user name in ``url``, go to the scheme, host and port of ``url`` only: with
+    them, a card that names another address is refused. Without them it is followed, but not from https to http.
 
     *Cancel is real.* Closing the stream, or cancelling the task that reads it, closes the connection at once and, when
     the remote task is known and not over, sends ``CancelTask``: it gets 2 s, and a second cancellation does not stop
@@ -56,14 +60,16 @@ class A2ASource:
         idle_s: float = 60.0,
         pool: int = 0,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"The address of an A2A agent must be an http:// or https:// URL, not {scrub(url)!r}.")
+        try:
+            origin(url)
+        except ValueError:
+            flaw = f"must be an http:// or https:// URL, not {scrub(url)!r}"
+            raise ConfigError(f"The address of an A2A agent {flaw}.") from None
         self._url, self._name = url, name
         self._http = Client(headers or {}, connect_s=connect_s, first_byte_s=first_byte_s, idle_s=idle_s, pool=pool)
         self._http.who = _called(name)
         self._endpoint: Endpoint | None = None
-        self._asking = asyncio.Lock()
+        self._asking: asyncio.Task[Endpoint] | None = None
         self._farewells: set[asyncio.Task[None]] = set()
 
     def translator(self, request: RunRequest) -> A2ATranslator:
@@ -100,28 +106,46 @@ class A2ASource:
             answer.close()
 
     async def endpoint(self) -> Endpoint:
-        """Where the agent takes messages, from its card, which is fetched once and again after a failure."""
-        async with self._asking:
-            if self._endpoint is None:
-                self._endpoint = await self._look_up()
-                self._http.who = _called(self._name or self._endpoint.name)
+        """Where the agent takes messages, from its card, which is fetched once and again after a failure.
+
+        Whoever asks while it is fetched shares the result or the error, and can give up without ending it for others.
+        """
+        if self._endpoint is not None:
             return self._endpoint
+        asking = self._asking
+        if asking is None or asking.done():
+            # A context of its own: it works for all who wait, and not for the run that came first.
+            asking = self._asking = asyncio.create_task(self._look_up(), context=Context())
+            asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait any more
+        await asyncio.wait((asking,))
+        if asking.cancelled():
+            raise SourceError(f"{self._http.who} is not asked: its source was closed.", code="agent_disconnected")
+        return asking.result()
 
     async def aclose(self) -> None:
-        """Let cancellations that are under way finish, then close all connections."""
-        if self._farewells:
-            await asyncio.wait(self._farewells)
+        """Stop looking for the card, let cancellations that are under way finish, then close all connections."""
+        pending: set[asyncio.Task[Any]] = set(self._farewells)
+        if self._asking is not None:
+            self._asking.cancel()
+            pending.add(self._asking)
+        if pending:
+            await asyncio.wait(pending)
         await self._http.aclose()
 
     # --- asking ------------------------------------------------------------------------------------------------
 
     async def _look_up(self) -> Endpoint:
+        endpoint = self._endpoint = await self._read_card()
+        self._http.who = _called(self._name or endpoint.name)
+        return endpoint
+
+    async def _read_card(self) -> Endpoint:
         flaw: SourceError | None = None
         for url in card_urls(self._url):
             answer = await self._http.get(url)
             try:
                 if answer.status == 200:
-                    return read_card(await answer.body(), self._url, self._http.who)
+                    return read_card(await answer.body(), self._url, self._http.who, bound=self._http.bound)
                 if answer.status not in (404, 405, 410):
                     raise answer.refusal()
             except SourceError as error:

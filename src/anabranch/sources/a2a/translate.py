@@ -106,7 +106,7 @@ class A2ATranslator:
         for artifact in task.artifacts or ():
             text, parts = _content(artifact.parts)
             out += self._shown.artifact(artifact.artifact_id or "", artifact.name or "", text, parts, snapshot=True)
-        return out + self._status(task.status)
+        return out + self._status(task.status, snapshot=True)
 
     def _artifact(self, update: wire.ArtifactUpdate) -> list[ev.Event]:
         artifact = update.artifact or wire.Artifact()
@@ -120,7 +120,7 @@ class A2ATranslator:
         self._answered = True
         return self._shown.message(message.message_id or "", *_content(message.parts))
 
-    def _status(self, status: wire.Status | None, metadata: object = None) -> list[ev.Event]:
+    def _status(self, status: wire.Status | None, metadata: object = None, snapshot: bool = False) -> list[ev.Event]:
         if status is None:
             return []
         said = status.message if status.message is not None and not _is_users(status.message) else wire.Message()
@@ -129,9 +129,9 @@ class A2ATranslator:
             case None if isinstance(metadata, dict) and metadata.get("tool_notification"):
                 return self._shown.aside(id, text, parts)
             case None:
-                return self._shown.status(id, text, parts)
+                return self._shown.status(id, text, parts, snapshot)
             case "completed":
-                return [*self._shown.message(id, text, parts), *self._finished("success")]
+                return [*self._shown.message(id, text, parts, last=True), *self._finished("success")]
             case "canceled":
                 return [*self._shown.aside(id, text, parts), *self._finished("cancelled")]
             case "failed":
