@@ -25,6 +25,7 @@ class Referee:
         self.terminal: ev.Event | None = None
         self.lanes: dict[str, ev.AgentStarted] = {}
         self.live = {ev.ROOT}
+        self.unlawful: set[str] = set()
         self.used: set[str] = set()
         self.open: dict[str, Any] = {}  # public id -> the start of a message, reasoning or call that takes text
         self.closed: dict[str, Any] = {}
@@ -98,6 +99,7 @@ class Referee:
             before = self.lanes.get(event.continues)
             self._rule(before is not None and event.continues not in self.live, f"{event} continues what is not over")
             self._rule(before.origin_id == event.origin_id, f"{event} continues another agent")  # type: ignore[union-attr]
+            self._rule(event.continues not in self.unlawful, f"{event} continues an agent that failed as unlawful")
         self.lanes[event.agent] = event
         self.live.add(event.agent)
 
@@ -121,6 +123,21 @@ class Referee:
 
     def _agent_failed(self, event: ev.AgentFailed) -> None:
         self._lane_over(event, False)
+        if event.code == "unlawful":
+            self.unlawful.add(event.agent)
+
+    def silenced(self, agent: str) -> bool:
+        """Whether what an agent, by its local id, says now is lost: it or one above it failed as unlawful."""
+        newest = {lane.origin_id: lane for lane in self.lanes.values()}
+        while agent != ev.ROOT:
+            lane = newest.get(agent)
+            if lane is None:
+                agent = agent.rpartition("/")[0]
+            elif lane.agent in self.unlawful:
+                return True
+            else:
+                agent = self.lanes[lane.parent].origin_id if lane.parent else ev.ROOT
+        return False
 
     def _begin(self, id: str, event: Any) -> None:
         self._new(id)
@@ -258,7 +275,8 @@ class Referee:
         told = {usage.model: usage for usage in event.usage}
         for model, spent in self.usage.items():
             fields = ("input", "output", "reasoning", "cached")
-            self._rule(all(getattr(told[model], field) == spent[field] for field in fields), f"{model}: wrong usage")
+            sums = {field: min(spent[field], 2**53 - 1) for field in fields}
+            self._rule(all(getattr(told[model], field) == sums[field] for field in fields), f"{model}: wrong usage")
         self.terminal = event
 
     def _run_failed(self, event: ev.RunFailed) -> None:

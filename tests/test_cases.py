@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import oracles
 import pytest
 from cases import CASES, Case
+from referee import Referee
 
 from anabranch import events as ev
 from anabranch.encodable import whole
@@ -41,14 +42,16 @@ def lawful(items: Iterable[ev.Event], error: BaseException | None = None) -> lis
 
 
 def heard(items: Iterable[ev.Event]) -> Iterator[ev.Event]:
-    """The items that come before the end of the run."""
-    grammar = Grammar()
-    grammar.feed(START)
+    """The items that come before the end of the run, and of their agent if it fails as unlawful."""
+    grammar, referee = Grammar(), Referee()
+    referee.see(grammar.feed(START))
     for item in items:
-        grammar.feed(item)
+        silenced = referee.silenced(item.agent)
+        referee.see(grammar.feed(item))
         if grammar.ended:
             return
-        yield item
+        if not silenced:
+            yield item
 
 
 def logged(events: Iterable[ev.Event]) -> list[Entry]:

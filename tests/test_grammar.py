@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -68,6 +69,9 @@ RESET = [*message("m", "x"), ev.MessageReset(message_id="m", superseded_by="")]
 REASONED = [ev.ReasoningStarted(reasoning_id="m"), ev.ReasoningFinished(reasoning_id="m")]
 RETURNED = [*call("c"), ev.ToolReturned(call_id="c", content="1")]
 ANSWERED = [ev.Interrupted(interrupt_id="q", reason="r"), ev.InterruptResolved(interrupt_id="q")]
+
+
+REFUSED = {"refuse:StateDelta": 1}
 
 
 class TestPass:
@@ -512,7 +516,6 @@ class TestRefuse:
             (ev.ActivityDelta(activity_id="p", kind="k", patch=[]), "its activity is absent"),
             (ev.AgentStarted(agent="", name="n"), "an agent is started and ended by the agents above it"),
             (ev.AgentFailed(agent="", code="c", message="m"), "an agent is started and ended by the agents above it"),
-            (ev.AgentStarted(agent="a", name="n", parent="a"), "an agent is started and ended by the agents above it"),
             (ev.StateDelta(patch=[{"op": "put", "path": "/x"}]), "its JSON patch has a bad op"),
             (ev.StateDelta(patch=[{"op": "remove", "path": "x"}]), "its JSON patch has a bad path"),
             (ev.StateDelta(patch=[{"op": "remove", "path": "/~2"}]), "its JSON patch has a bad path"),
@@ -540,15 +543,19 @@ class TestRefuse:
         assert failed.message.startswith(f"The agent sent {type(event).__name__}, which is not lawful here: {flaw}")
 
     def test_an_agent_cannot_be_below_itself(self) -> None:
+        below_itself = ev.AgentStarted(agent="a", name="a", parent="a")
+        out = run(below_itself, ev.RunFinished(), repairs={"open:AgentStarted": 1, "refuse:AgentStarted": 1})
+        assert (out[1].code, out[-1]) == ("unlawful", ev.RunFinished())
         out = run(
             ev.AgentStarted(agent="a", name="a"),
             ev.AgentStarted(agent="b", name="b", parent="a"),
             ev.AgentFinished(agent="b"),
             ev.AgentFinished(agent="a"),
             ev.AgentStarted(agent="a", name="a", parent="b"),
-            repairs={"refuse:AgentStarted": 1},
+            ev.RunFinished(),
+            repairs={"renew:AgentStarted": 1, "refuse:AgentStarted": 1},
         )
-        assert out[-1].code == "unlawful"
+        assert (out[-2].code, out[-1]) == ("unlawful", ev.RunFinished())
 
     def test_text_that_is_no_text_is_refused_on_an_open_message_too(self) -> None:
         wrong: Any = b"bytes"
@@ -568,6 +575,115 @@ class TestRefuse:
             message="The agent sent TextDelta, which is not lawful here: the run has not started.",
         )
         assert grammar.ended
+
+
+class TestUnlawfulSubAgents:
+    BAD: Any = ev.StateDelta(agent="a", patch=[{"op": "put", "path": "/x"}])
+    SAID = "The agent sent StateDelta, which is not lawful here: its JSON patch has a bad op."
+
+    def test_what_a_sub_agent_sends_ends_it_alone_after_what_is_open_in_it_children_first(self) -> None:
+        out = run(
+            ev.AgentStarted(agent="a", name="a"),
+            ev.AgentStarted(agent="a/b", name="b", parent="a"),
+            ev.AgentStarted(agent="c", name="c"),
+            ev.MessageStarted(agent="a", message_id="m"),
+            ev.MessageStarted(agent="a/b", message_id="m"),
+            ev.MessageStarted(agent="c", message_id="m"),
+            self.BAD,
+            ev.TextDelta(agent="c", message_id="m", delta="x"),
+            ev.RunFinished(),
+            repairs={"refuse:StateDelta": 1, "close:RunFinished": 2},
+        )
+        assert out[6:11] == [
+            ev.MessageFinished(agent="r:2", message_id="r:5"),
+            ev.MessageFinished(agent="r:1", message_id="r:4"),
+            ev.AgentFailed(agent="r:2", code="no_end", message="The agent b was stopped: what called it failed."),
+            ev.AgentFailed(agent="r:1", code="unlawful", message=self.SAID),
+            ev.TextDelta(agent="r:3", message_id="r:6", delta="x"),
+        ]
+        assert out[-1] == ev.RunFinished()
+
+    @pytest.mark.parametrize(
+        ("event", "flaw"),
+        [
+            (ev.ActivityDelta(agent="a", activity_id="p", kind="k", patch=[]), "its activity is absent"),
+            (ev.MessageStarted(agent="a", message_id=5), "its ids must be text"),  # type: ignore[arg-type]  # the point
+            (ev.AgentStarted(agent="a", name=5), "its fields are of the wrong type"),  # type: ignore[arg-type]  # the point
+            (ev.AgentFinished(agent="a", outcome="no"), "its fields are of the wrong type"),  # type: ignore[arg-type]  # the point
+            (ev.RunFailed(agent="a", code="c", message=5), "its fields are of the wrong type"),  # type: ignore[arg-type]  # the point
+        ],
+        ids=lambda value: type(value).__name__ if isinstance(value, ev._Event) else "",
+    )
+    def test_the_failure_names_the_event_and_its_flaw(self, event: Any, flaw: str) -> None:
+        kind = type(event).__name__
+        out = run(ev.AgentStarted(agent="a", name="a"), event, repairs={f"refuse:{kind}": 1})
+        assert out[-1].agent == "r:1"
+        assert out[-1].code == "unlawful"
+        assert out[-1].message.startswith(f"The agent sent {kind}, which is not lawful here: {flaw}")
+
+    def test_an_agent_that_is_not_open_is_opened_or_continued_so_that_its_failure_is_seen(self) -> None:
+        out = run(self.BAD, repairs={"open:StateDelta": 1, "refuse:StateDelta": 1})
+        assert [type(event) for event in out] == [ev.AgentStarted, ev.AgentFailed]
+        ended = [ev.AgentStarted(agent="a", name="a"), ev.AgentFinished(agent="a")]
+        out = run(*ended, self.BAD, repairs={"renew:StateDelta": 1, "refuse:StateDelta": 1})
+        assert out[2:] == [
+            ev.AgentStarted(agent="r:2", name="a", continues="r:1", origin_id="a"),
+            ev.AgentFailed(agent="r:2", code="unlawful", message=self.SAID),
+        ]
+
+    def test_what_it_and_the_agents_below_it_send_afterwards_is_dropped_and_counted(self) -> None:
+        out = run(
+            ev.AgentStarted(agent="a", name="a"),
+            ev.AgentStarted(agent="b", name="b", parent="a"),
+            self.BAD,
+            ev.TextDelta(agent="a", message_id="m", delta="x"),
+            ev.TextDelta(agent="b", message_id="m", delta="x"),
+            ev.AgentStarted(agent="a/new", name="new", parent="a"),
+            ev.AgentFailed(agent="a/new", code="c", message="m"),
+            ev.TextDelta(agent="a/new", message_id="m", delta="x"),
+            self.BAD,
+            ev.RunFinished(agent="a"),
+            ev.RunFinished(),
+            repairs={
+                "refuse:StateDelta": 1,
+                "drop:TextDelta": 3,
+                "drop:AgentStarted": 1,
+                "drop:AgentFailed": 1,
+                "drop:StateDelta": 1,
+                "drop:RunFinished": 1,
+            },
+        )
+        assert [type(event) for event in out[2:]] == [ev.AgentFailed, ev.AgentFailed, ev.RunFinished]
+
+    def test_an_agent_whose_own_source_tells_that_it_was_unlawful_is_not_continued_either(self) -> None:
+        out = run(
+            ev.AgentStarted(agent="a", name="a"),
+            ev.AgentFailed(agent="a", code="unlawful", message="m"),
+            ev.TextDelta(agent="a", message_id="m", delta="x"),
+            repairs={"drop:TextDelta": 1},
+        )
+        assert isinstance(out[-1], ev.AgentFailed)
+
+    def test_when_it_is_called_again_it_is_heard_again(self) -> None:
+        out = run(
+            ev.AgentStarted(agent="a", name="a"),
+            self.BAD,
+            ev.AgentStarted(agent="a", name="a"),
+            ev.TextDelta(agent="a", message_id="m", delta="x"),
+            ev.AgentFinished(agent="a"),
+            ev.TextDelta(agent="a", message_id="n", delta="y"),
+            repairs={
+                "refuse:StateDelta": 1,
+                "open:TextDelta": 2,
+                "close:AgentFinished": 1,
+                "renew:TextDelta": 1,
+            },
+        )
+        assert text_of(out) == "xy"
+
+    def test_half_a_character_in_its_id_does_not_hide_it(self) -> None:
+        out = run(ev.AgentStarted(agent="\ud83d", name="a"), ev.StateDelta(agent="\ud83d", patch=[{}]), repairs=REFUSED)
+        assert (out[-1].agent, out[-1].code) == ("r:1", "unlawful")
 
 
 class TestTheEnd:
@@ -1192,3 +1308,36 @@ class TestPrivateCopies:
             "none": None,
             "p": {"k": "<Secret>"},
         }
+
+    @pytest.mark.parametrize("leaf", [1, 1234567890123456789, float("nan"), "\ud800", object()], ids=repr)
+    def test_a_value_is_as_deep_as_every_encoder_can_write(self, leaf: Any) -> None:
+        for depth in (90, 100, 300, 700, 950, 1100, 5000):
+            value = leaf
+            for _ in range(depth):
+                value = [value]
+            (out,) = run(ev.Custom(name="c", value=value))
+            written = ev.encode(out)
+            assert written.count(b"[") == min(depth, 99)
+            assert (b"<too deep>" in written) == (depth > 99)
+
+    def test_a_wide_value_is_written_whole(self) -> None:
+        value = [{"id": n, "tags": ["x", {"n": n}]} for n in range(500)]
+        (out,) = run(ev.StateSnapshot(value=value))
+        assert out.value == value
+
+    def test_of_a_value_that_holds_itself_what_comes_again_is_a_placeholder(self) -> None:
+        @dataclass
+        class Node:
+            name: str
+            peers: list[Any]
+
+        one, two = Node("one", []), Node("two", [])
+        one.peers += [two, 5]
+        two.peers += [one, float("inf")]
+        (out,) = run(ev.Custom(name="c", value={"node": one}))
+        peers = ["<repeated>", None]
+        assert out.value == {"node": {"name": "one", "peers": [{"name": "two", "peers": peers}, 5]}}
+        plain: dict[str, Any] = {}
+        plain["self"] = plain
+        (part,) = run(*call("c"), ev.ToolReturned(call_id="c", parts=(ev.Part(kind="json", data=plain),)))[-1].parts
+        assert part == ev.Part(kind="json", data={"self": "<repeated>"})

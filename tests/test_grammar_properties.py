@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -64,7 +66,7 @@ MENDABLE = {
     "agent finished": of(
         ev.AgentFinished, agent=sub_agents, outcome=st.sampled_from(["success", "suspended", "cancelled"])
     ),
-    "agent failed": of(ev.AgentFailed, agent=sub_agents, code=pieces, message=pieces),
+    "agent failed": of(ev.AgentFailed, agent=sub_agents, code=pieces | st.just("unlawful"), message=pieces),
     "message started": of(ev.MessageStarted, message_id=ids, role=st.sampled_from(["assistant", "user"]), phase=phases),
     "text": of(ev.TextDelta, message_id=ids, delta=pieces),
     "more text": of(ev.TextDelta, message_id=ids, delta=pieces),
@@ -109,6 +111,7 @@ MENDABLE = {
 }
 REFUSABLE = {
     "agent nested": of(ev.AgentStarted, name=pieces, parent=agents, call_id=some_id),
+    "bad patch": of(ev.StateDelta, patch=st.just([{"op": "put", "path": "/n"}])),
     "activity delta": of(ev.ActivityDelta, activity_id=ids, kind=pieces, patch=patches),
     "finished": of(
         ev.RunFinished, outcome=st.sampled_from(["success", "interrupted", "cancelled"]), result=json_values
@@ -172,14 +175,17 @@ def loosely(text: str) -> str:
 
 
 def fed_texts(stream: list[ev.Event]) -> dict[tuple[str, str, str], str]:
-    """What was fed as text while the run lasted, by kind, agent and local id."""
-    grammar = Grammar()
-    grammar.feed(STARTED)
+    """What was fed as text while the run lasted and its agent was heard, by kind, agent and local id."""
+    grammar, referee = Grammar(), Referee()
+    referee.see(grammar.feed(STARTED))
     texts: defaultdict[tuple[str, str, str], str] = defaultdict(str)
     for event in stream:
         if grammar.ended:
             break
-        grammar.feed(event)
+        silenced = referee.silenced(event.agent)
+        referee.see(grammar.feed(event))
+        if silenced:
+            continue
         if isinstance(event, ev.TextDelta):
             texts["message", event.agent, event.message_id] += event.delta
         elif isinstance(event, ev.ReasoningDelta):
@@ -456,6 +462,22 @@ def deep() -> list[Any]:
     return value
 
 
+@dataclass
+class Friend:
+    """One of a crowd in which each knows all."""
+
+    friends: list[Friend]
+
+
+def crowd() -> Friend:
+    """Has more ways through it than anybody can walk."""
+    friends: list[Friend] = []
+    friends += [Friend(friends) for _ in range(20)]
+    for friend in friends:
+        friend.friends = [*friends]
+    return friends[0]
+
+
 GARBAGE: list[Any] = [
     None,
     True,
@@ -478,6 +500,9 @@ GARBAGE: list[Any] = [
     {"self": cyclic()},
     cyclic(),
     deep(),
+    {"a": deep(), 1: float("nan")},
+    crowd(),
+    MappingProxyType({"self": cyclic()}),
     {1, 2},
     object(),
     object,

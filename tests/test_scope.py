@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -98,8 +99,8 @@ def test_lanes_are_lawful_one_after_the_other_and_side_by_side() -> None:
     out = grammar.feed(ev.RunStarted(run_id="r", thread_id="t"))
     scope = Scope(lambda event: out.extend(grammar.feed(event)))
     for _ in range(2):
-        lane = scope.lane("a")
-        other = scope.lane("a", id="other")
+        lane = scope.lane("a", id="one")
+        other = scope.lane("a")
         for place in (lane, other):
             place.emit(ev.MessageStarted(message_id="m"))
         for place in (lane, other, lane):
@@ -112,3 +113,25 @@ def test_lanes_are_lawful_one_after_the_other_and_side_by_side() -> None:
     lanes = [event.agent for event in out if isinstance(event, ev.AgentStarted)]
     texts = [event.agent for event in out if isinstance(event, ev.TextDelta)]
     assert texts == [lanes[0], lanes[1], lanes[0], lanes[2], lanes[3], lanes[2]]
+
+
+def test_lanes_of_one_scope_stay_apart_whatever_they_are_called() -> None:
+    taken: list[ev.Event] = []
+    scope = Scope(taken.append)
+    for name in ("a", "a", "a 2", "a", "a/b", "a-b", ""):
+        scope.lane(name)
+    scope.lane("other", id="x")
+    scope.lane("x")
+    scope.lane("a").lane("a")
+    ids = [event.agent for event in taken]
+    assert ids == ["a", "a 2", "a 2 2", "a 3", "a-b", "a-b 2", "agent", "x", "x 2", "a 4", "a 4/a"]
+    assert [event.name for event in taken if isinstance(event, ev.AgentStarted)][:4] == ["a", "a", "a 2", "a"]
+
+
+def test_lanes_opened_on_many_threads_have_different_ids() -> None:
+    taken: list[ev.Event] = []
+    scope = Scope(taken.append)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(400):
+            pool.submit(scope.lane, "a")
+    assert len({event.agent for event in taken}) == len(taken) == 400

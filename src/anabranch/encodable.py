@@ -2,13 +2,18 @@
 
 Text arrives in pieces that may be cut inside a surrogate pair (JSON escapes of a careless provider): half a pair
 is held until its other half comes, and what stays alone becomes U+FFFD.
+
+Values come from anybody and may be nested without end, so their depth is bounded here, once for every encoder and
+walker that meets them later.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -20,6 +25,10 @@ from .law import REFERENCES, SUBJECT, TEXTS, Unlawful
 _HIGH = ("\ud800", "\udbff")
 _POINTER = re.compile(r"(?:/(?:[^~]|~[01])*)?")
 _INT_BITS = 14_000  # a longer one has more digits than Python converts
+DEPTH = 100
+"""How many arrays and objects an event may have inside each other, itself included."""
+
+_TOO_DEEP, _REPEATED = "<too deep>", "<repeated>"
 _OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
 
@@ -51,7 +60,8 @@ def split_held(text: str) -> tuple[str, str]:
 def checked(event: Any) -> Any:
     """``event`` as a private copy that every encoder accepts; its text may still begin or end with half a character.
 
-    Raises ``Unlawful`` when an id is no text, a field has the wrong type, a value cannot be written or a patch is none.
+    What is nested deeper than ``DEPTH`` becomes ``<too deep>``; of a value that holds itself, what comes again becomes
+    ``<repeated>``. Raises ``Unlawful`` when an id is no text, a field has the wrong type, or a patch is none.
     """
     kind = type(event)
     ids = ("agent", SUBJECT.get(kind, ("", "agent"))[1], *REFERENCES.get(kind, ())[::2])
@@ -67,7 +77,7 @@ def checked(event: Any) -> Any:
         raise Unlawful(f"its fields are of the wrong type ({error})") from None
     except Unlawful:
         raise
-    except Exception:  # a value that holds itself, or whatever a foreign one raises when it is read
+    except Exception:  # whatever a foreign value raises when it is read
         raise Unlawful("it holds a value that cannot be written as JSON") from None
     if isinstance(event, StateDelta | ActivityDelta) and (flaw := _bad_patch(event.patch)):
         raise Unlawful(f"its JSON patch has a bad {flaw}")
@@ -77,16 +87,36 @@ def checked(event: Any) -> Any:
 def _sanitised(event: Event) -> Event:
     """A private copy of ``event`` that every encoder accepts; what is not JSON becomes ``<its type>``.
 
-    Raises ``msgspec.ValidationError`` when a field has the wrong type, ``RecursionError`` when a value holds itself,
-    and what a foreign value raises when it is read.
+    Raises ``msgspec.ValidationError`` when a field has the wrong type.
     """
     try:
-        return decode(encode(event))
+        data = encode(event)
+        if not _is_deep(data):
+            return decode(data)
     except msgspec.ValidationError:
         raise
-    except (msgspec.DecodeError, TypeError, ValueError):
-        plain = _plain(msgspec.to_builtins(event, enc_hook=_foreign))
-        return decode(msgspec.json.encode(plain))
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError):
+        pass
+    try:
+        built = msgspec.to_builtins(event, enc_hook=_foreign)
+    except Exception:  # it holds itself, or something in it raises when it is read
+        built = _apart(event, 1, set())
+    return decode(msgspec.json.encode(_plain(built, 1)))
+
+
+def _is_deep(data: bytes) -> bool:
+    """Whether ``data``, which is JSON, is nested deeper than ``DEPTH``."""
+    if data.count(b"[") + data.count(b"{") <= DEPTH:
+        return False
+    objects: list[Any] = [msgspec.json.decode(data)]
+    arrays: list[Any] = []
+    for _ in range(DEPTH):  # level by level, as most values are wide and not deep
+        items = list(chain.from_iterable(chain(map(dict.values, objects), arrays)))
+        objects = [item for item in items if type(item) is dict]
+        arrays = [item for item in items if type(item) is list]
+        if not objects and not arrays:
+            return False
+    return True
 
 
 def _bad_patch(patch: list[dict[str, Any]]) -> str | None:
@@ -121,14 +151,52 @@ def _foreign(value: Any) -> Any:
     return f"<{type(value).__name__}>"
 
 
-def _plain(value: Any) -> Any:
-    """``value``, made of builtins, with whole characters, finite numbers and keys of text."""
+def _apart(value: Any, depth: int, seen: set[int]) -> Any:
+    """``value`` made of builtins one by one, each array and object once: there may be no end of ways through them."""
+    inner = _inner(value)
+    if not inner:
+        try:
+            return msgspec.to_builtins(value, enc_hook=_foreign)
+        except Exception:
+            return f"<{type(value).__name__}>"
+    if depth > DEPTH:
+        return _TOO_DEEP
+    if id(value) in seen:
+        return _REPEATED
+    seen.add(id(value))
+    if isinstance(inner, dict):
+        return {_key(key): _apart(item, depth + 1, seen) for key, item in inner.items()}
+    return [_apart(item, depth + 1, seen) for item in inner]
+
+
+def _inner(value: Any) -> dict[Any, Any] | list[Any] | None:
+    """What ``value`` holds, when it is of a kind that can hold anything."""
+    try:
+        if isinstance(value, dict):
+            return dict(value)
+        if isinstance(value, list | tuple | set | frozenset):
+            return list(value)
+        if isinstance(value, msgspec.Struct):
+            config = value.__struct_config__
+            tag = {config.tag_field: config.tag} if config.tag_field else {}
+            return tag | msgspec.structs.asdict(value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    except Exception:
+        pass
+    return None
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """``value``, made of builtins, with whole characters, finite numbers, keys of text and no more than ``DEPTH``."""
     if isinstance(value, str):
         return whole(value)
+    if isinstance(value, dict | list | tuple) and depth > DEPTH:
+        return _TOO_DEEP
     if isinstance(value, dict):
-        return {_key(key): _plain(item) for key, item in value.items()}
+        return {_key(key): _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, depth + 1) for item in value]
     if value is None or isinstance(value, int) and value.bit_length() <= _INT_BITS:
         return value
     if isinstance(value, float):

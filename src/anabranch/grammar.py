@@ -15,15 +15,18 @@ is done when the tool returned. An agent opens and closes.
             source forgot to open, ``close`` closes what it forgot to close, ``renew`` opens a continuation under a new
             id for late content, ``drop`` removes a duplicate, ``ask`` ends a run as interrupted that left a question
             open.
-*refuse*    no row: the event cannot be repaired without losing or inventing content. The run ends at once with a
-            ``RunFailed`` that names the event and what is wrong with it.
+*refuse*    no row: the event cannot be repaired without losing or inventing content. Its agent fails at once, with the
+            code ``unlawful`` and a message that names the event and what is wrong with it. Only the root's failure is
+            the run's; a sub-agent fails alone, after it was opened or continued if it was not open.
 
 Content is never dropped, except what a finished call says again (a stray fragment after its arguments ended, output
-after its result) and what follows the end of the run. Duplicates are found by id, never by comparing text.
+after its result), what follows the end of the run, and what an agent that failed as ``unlawful`` sends after that, or
+the agents below it. Duplicates are found by id, never by comparing text.
 
 **Agents.** What comes from an ended agent opens a continuation of it (``AgentStarted.continues``), which takes its
-parts over. An ended agent that is *announced* again is a new invocation: its local ids start afresh. An agent nobody
-announced becomes a visible ``unattributed`` lane, never the root. A sub-agent that ends the *run* ends itself alone.
+parts over; one that failed as ``unlawful`` (also by its source's own word) has none. An ended agent that is *announced*
+again is a new invocation, however it ended: its local ids start afresh. An agent nobody announced becomes a visible
+``unattributed`` lane, never the root. A sub-agent that ends the *run* ends itself alone.
 
 **The end.** Exactly one terminal event leaves, last, on every path, after everything open was closed, children before
 parents. Public ids are minted here and nowhere else; the machine has no clock, no random and no I/O, so the same items
@@ -63,7 +66,9 @@ from .law import (
     SCOPE,
     SUBJECT,
     TEXTS,
+    UNLAWFUL,
     Unlawful,
+    ruling,
 )
 from .ledger import Ledger
 from .parts import Part
@@ -105,9 +110,7 @@ class Grammar:
             if not self._continue(event):
                 self._obey(event)
         except Unlawful as flaw:
-            self._scribe.count("refuse", event)
-            text = f"The agent sent {type(event).__name__}, which is not lawful here: {flaw}."
-            self._scribe.end(owed.failure(SourceError(text, code="unlawful")))
+            self._refuse(event, checked(owed.refusal(event, flaw)))
         return out
 
     def close(self, error: BaseException | None = None) -> list[ev.Event]:
@@ -144,7 +147,9 @@ class Grammar:
             self._scribe.count(DROP, event)
             return
         event = checked(event)
-        if isinstance(event, ev.RunFinished | ev.RunFailed):
+        if self._parts.is_barred(event.parent if isinstance(event, ev.AgentStarted) else event.agent):
+            self._scribe.count(DROP, event)
+        elif isinstance(event, ev.RunFinished | ev.RunFailed):
             self._finished(event)
         elif isinstance(event, ev.RunResumed):
             self._resumed(event)
@@ -155,6 +160,15 @@ class Grammar:
         elif type(event) not in DELTAS or event.delta:
             self._scoped(event)
 
+    def _refuse(self, event: Any, end: ev.AgentFailed) -> None:
+        barred = self._parts.is_barred(end.agent)
+        self._scribe.count(DROP if barred else "refuse", event)
+        if end.agent == ev.ROOT or self._ledger.run != OPEN:
+            self._scribe.end(owed.failure(SourceError(end.message, code=UNLAWFUL)))
+        elif not barred:
+            self._enter(end.agent, event)
+            self._scoped(end)
+
     def _scoped(self, event: Any) -> None:
         """An event about a part of some agent: what the law of the part says, once the agent is open."""
         kind, field = SUBJECT[type(event)]
@@ -164,7 +178,7 @@ class Grammar:
         part = self._parts.find(kind, ev.ROOT if kind == AGENT else lane, id)
         if part is None and isinstance(event, ev.InterruptResolved):
             part = self._parts.named(id, kind)  # whoever answers knows the public id
-        outcome, state = _ruling(kind, part, event)
+        outcome, state = ruling(kind, part.state if part else ABSENT, event)
         if outcome == DROP:
             self._scribe.count(DROP, event)
             return
@@ -182,7 +196,7 @@ class Grammar:
         while outcome != PASS:
             self._scribe.count(outcome, event)
             part = self._mended(outcome, part)
-            outcome, state = _ruling(kind, part, event)
+            outcome, state = ruling(kind, part.state, event)
         self._pass(part, event, state)
 
     def _enter(self, agent: str, event: ev.Event) -> str:
@@ -281,12 +295,3 @@ class Grammar:
         messages = tuple(part.public for part in void if part.kind != CALL)
         calls = tuple(part.public for part in void if part.kind == CALL)
         self._scribe.write(replace(event, agent=ev.ROOT, voided_message_ids=messages, voided_call_ids=calls))
-
-
-def _ruling(kind: str, part: Part | None, event: ev.Event) -> tuple[str, str]:
-    """The outcome of ``event`` and the state it leads to."""
-    state = part.state if part else ABSENT
-    row = LAW[kind, state].get(type(event))
-    if row is None:
-        raise Unlawful(f"its {kind} is {state}")
-    return row

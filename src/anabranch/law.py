@@ -52,6 +52,10 @@ ABSENT, OPEN, CLOSED, DONE = "absent", "open", "closed", "done"
 PASS, ADD, CLOSE, RENEW, DROP = "pass", "open", "close", "renew", "drop"
 
 
+UNLAWFUL = "unlawful"
+"""Code of the failure of a run or an agent that broke the law."""
+
+
 class Unlawful(Exception):
     """What is wrong with an event that cannot be repaired."""
 
@@ -190,3 +194,11 @@ DELTAS: dict[type[Any], tuple[str, str]] = {
 
 TEXTS: dict[type[Any], str] = {**dict.fromkeys(DELTAS, "delta"), ToolOutputDelta: "content"}
 """Events whose text may be cut inside a character, and the field it is in."""
+
+
+def ruling(kind: str, state: str, event: object) -> tuple[str, str]:
+    """The outcome of ``event`` for a part of this kind in this state, and the next state. Raises ``Unlawful``."""
+    row = LAW[kind, state].get(type(event))
+    if row is None:
+        raise Unlawful(f"its {kind} is {state}")
+    return row

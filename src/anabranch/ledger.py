@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from . import events as ev
-from .law import ABSENT, CALL, CLOSED, DONE, MESSAGE, OPEN, OPENERS
+from .law import ABSENT, CALL, CLOSED, DONE, MESSAGE, OPEN, OPENERS, UNLAWFUL
 from .parts import Part, Parts
 
 _MOST = 2**53 - 1  # token counts stay numbers that every JSON reader can hold
@@ -79,6 +79,10 @@ class Ledger:
             case ev.ToolCallStarted():
                 if turn := self.parts.named(event.message_id, MESSAGE):
                     self.parts.turns[part.agent] = turn
+            case ev.AgentStarted():
+                self.parts.barred.discard(part.id)
+            case ev.AgentFailed() if event.code == UNLAWFUL:
+                self.parts.barred.add(part.id)
             case ev.ToolReturned():
                 self.parts.turns.pop(part.agent, None)  # the model's next words are another turn
 

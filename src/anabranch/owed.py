@@ -7,7 +7,7 @@ from typing import Any
 from . import events as ev
 from .encodable import whole
 from .errors import AnabranchError
-from .law import CALL, MESSAGE, REASONING
+from .law import CALL, MESSAGE, REASONING, UNLAWFUL
 from .parts import Part
 
 UNATTRIBUTED = "unattributed"
@@ -75,6 +75,13 @@ def agent_end_of(terminal: ev.Terminal) -> ev.Event:
         return ev.AgentFailed(agent=terminal.agent, code=terminal.code, message=terminal.message)
     outcome = "suspended" if terminal.outcome == "interrupted" else terminal.outcome
     return ev.AgentFinished(agent=terminal.agent, outcome=outcome)
+
+
+def refusal(event: Any, flaw: Exception) -> ev.AgentFailed:
+    """The end of the agent that sent ``event``, which has this flaw. What names no sub-agent is the root's."""
+    agent = getattr(event, "agent", None) if type(event) in ev.EVENT_TYPES else None
+    text = f"The agent sent {type(event).__name__}, which is not lawful here: {flaw}."
+    return ev.AgentFailed(agent=agent if isinstance(agent, str) else ev.ROOT, code=UNLAWFUL, message=text)
 
 
 def failure(error: AnabranchError) -> ev.RunFailed:

@@ -42,6 +42,8 @@ class Parts:
         self.minted = 0
         self.turns: dict[str, Part] = {}
         """The message of each agent's current model turn."""
+        self.barred: set[str] = set()
+        """Local ids of the agents that failed as unlawful, and were not called again since."""
         self._local: dict[tuple[str, str, str], Part] = {}
         self._public: dict[str, Part] = {}
         self._owed: dict[Part, None] = {}
@@ -157,6 +159,15 @@ class Parts:
         """Whether the invocation that ``part`` belongs to has not ended."""
         lane = self.lane(part.agent)
         return part.owner == ROOT or (lane is not None and lane.public == part.owner and lane.state == OPEN)
+
+    def is_barred(self, agent: str) -> bool:
+        """Whether the agent or one above it is barred. Above one that is not known is what its id begins with."""
+        while self.barred and agent != ROOT:
+            if agent in self.barred:
+                return True
+            lane = self.lane(agent)
+            agent = lane.agent if lane else agent.rpartition("/")[0]
+        return False
 
     def lineage(self, agent: str) -> Iterator[str]:
         """``agent`` and the agents above it, as local ids, without the root."""

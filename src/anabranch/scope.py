@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count
 
 from msgspec.structs import replace
 
@@ -26,12 +27,14 @@ Emit = Callable[[Event], None]
 
 
 class Scope:
-    """A place in a run's tree of agents where events can be emitted."""
+    """A place in a run's tree of agents where events can be emitted, on any thread."""
 
-    __slots__ = ("_emit", "agent")
+    __slots__ = ("_emit", "_numbers", "_taken", "agent")
 
     def __init__(self, emit: Emit, agent: str = ROOT) -> None:
         self._emit = emit
+        self._numbers: dict[str, Iterator[int]] = {}
+        self._taken: dict[str, object] = {}
         self.agent = agent
 
     def emit(self, event: Event) -> None:
@@ -39,14 +42,28 @@ class Scope:
         self._emit(under(self.agent, event))
 
     def lane(self, name: str, *, id: str = "", call_id: str | None = None, remote: Remote | None = None) -> Lane:
-        """Announce a sub-agent called ``name`` and return its scope. ``id`` (default: the name) is its local id.
+        """Announce a sub-agent called ``name`` and return its scope.
 
-        Two lanes of one scope that may be open at once need different ids. The id of a lane that has ended may be used
-        again: that is a new invocation, in which local ids start afresh.
+        ``id`` is its local id. The default is one that this scope has not used: the name, then ``name 2`` and so on.
+        Whoever gives ids, or opens lanes of one agent through several scopes, gives different ones to lanes that may be
+        open at once. The id of a lane that has ended may be used again: that is a new invocation, in which local ids
+        start afresh.
         """
-        lane = Lane(self._emit, join(self.agent, id or name))
+        lane = Lane(self._emit, join(self.agent, self._take(id) if id else self._fresh(name)))
         self._emit(AgentStarted(agent=lane.agent, name=name, parent=self.agent, call_id=call_id, remote=remote))
         return lane
+
+    def _fresh(self, name: str) -> str:
+        plain = name.replace("/", "-") or "agent"  # in an id, a slash leads to an agent inside
+        numbers = self._numbers.setdefault(plain, count(2))
+        mine, id = object(), plain
+        while self._taken.setdefault(id, mine) is not mine:
+            id = f"{plain} {next(numbers)}"
+        return id
+
+    def _take(self, id: str) -> str:
+        self._taken[id] = self
+        return id
 
 
 class Lane(Scope):

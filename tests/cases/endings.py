@@ -2,7 +2,7 @@
 
 from anabranch import events as ev
 
-from ._case import DONE, Case, calls, lane, says, thinks
+from ._case import DONE, Case, calls, lane, returns, says, text, thinks
 
 OPEN = [
     *says("m1", "half an ans")[:-1],
@@ -67,6 +67,29 @@ CASES = [
         {"": "a"},
         {"refuse:StateDelta": 1, "drop:MessageStarted": 1, "drop:TextDelta": 1, "drop:MessageFinished": 1},
         terminal="unlawful",
+    ),
+    Case(
+        "a sub-agent that breaks the law, beside one that does not",
+        [
+            *calls("c1", "komodor", "{}"),
+            *calls("c2", "argo", "{}"),
+            ev.AgentStarted(agent="k", name="komodor", call_id="c1"),
+            ev.AgentStarted(agent="a", name="argo", call_id="c2"),
+            *calls("c9", "look", '{"a', agent="k")[:-1],
+            *says("m1", "2 clus", agent="k")[:-1],
+            *says("m1", "3 ", agent="a")[:-1],
+            ev.StateDelta(agent="k", patch=[{"op": "add", "path": "no/slash"}]),
+            *text("m1", "ters", agent="k"),
+            *text("m1", "deployments", agent="a"),
+            ev.AgentFinished(agent="k"),
+            ev.AgentFinished(agent="a"),
+            returns("c1", "2 clusters"),
+            returns("c2", "3 deployments"),
+            *says("m2", "Done."),
+            DONE,
+        ],
+        {"": "Done.", "k": "2 clus", "a": "3 deployments"},
+        {"refuse:StateDelta": 1, "drop:TextDelta": 1, "drop:AgentFinished": 1, "close:AgentFinished": 1},
     ),
     Case(
         "a question about a call",

@@ -16,6 +16,8 @@ from anabranch.events import (
     MessageFinished,
     MessageReset,
     MessageStarted,
+    Part,
+    PartAdded,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -87,6 +89,14 @@ async def test_what_was_voided_or_told_of_progress_does_not_come_back() -> None:
 
     answer, _ = await relayed(agent)
     assert answer.text == "right"
+
+
+async def test_an_answer_of_data_only_comes_back_as_json_whatever_it_holds() -> None:
+    async def agent(request: RunRequest) -> Items:
+        yield PartAdded(message_id="m", part=Part(kind="json", data={"clusters": ["a\ud83d", 2]}))
+
+    answer, _ = await relayed(agent)
+    assert answer == Relayed('{"clusters":["a\ufffd",2]}')
 
 
 async def raises(request: RunRequest) -> Items:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ..encodable import whole
+from ..encodable import checked, whole
 from ..errors import SourceError, describe, scrub
 from ..events import (
     ROOT,
@@ -109,7 +109,7 @@ class _Taken:
         if isinstance(event, TextDelta):
             self._texts.setdefault(event.message_id, []).append(event.delta)
         elif isinstance(event, PartAdded) and event.part.kind == "json":
-            self._data.append(event.part.data)
+            self._data.append(checked(event).part.data)
         elif isinstance(event, MessageReset) or (isinstance(event, MessageFinished) and event.phase == "progress"):
             self._texts.pop(event.message_id, None)
 

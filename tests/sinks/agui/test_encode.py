@@ -488,6 +488,14 @@ def test_integers_that_javascript_would_round_are_strings() -> None:
         assert told(ev.StateSnapshot(value=value))[0]["snapshot"] == written
 
 
+def test_a_long_integer_is_found_at_any_depth() -> None:
+    value: Any = 2**53
+    for _ in range(700):
+        value = [value]
+    (written,) = told(ev.Custom(name="c", value=value))
+    assert json.dumps(written["value"]).strip("[]") == f'"{2**53}"'
+
+
 def nulls(value: Any, path: str = "") -> Iterable[str]:
     if isinstance(value, dict):
         for key, item in value.items():

@@ -32,17 +32,22 @@ def notes(**said: Any) -> dict[str, Any] | None:
 def to_json(payload: Any) -> bytes:
     """``payload`` as one line. An integer that JavaScript would round is written as a string."""
     data = _encode(payload)
-    return _encode(_exact(payload)) if _LONG.search(data) else data
+    return _encode(_exact(msgspec.json.decode(data))) if _LONG.search(data) else data
 
 
-def _exact(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _exact(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_exact(item) for item in value]
-    if isinstance(value, int) and not -_SAFE <= value <= _SAFE:
-        return str(value)
-    return value
+def _exact(copy: Any) -> Any:
+    """``copy`` with its long integers as text. It is changed in place, level by level: it may have any depth."""
+    level = [copy]
+    while level:
+        inner: list[Any] = []
+        for holder in level:
+            for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
+                if isinstance(item, dict | list):
+                    inner.append(item)
+                elif isinstance(item, int) and not -_SAFE <= item <= _SAFE:
+                    holder[key] = str(item)  # its key is not new: a dict may be changed so while it is read
+        level = inner
+    return copy
 
 
 def usages(reported: Iterable[ev.Usage]) -> list[dict[str, Any]] | None:
