@@ -6,6 +6,7 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from ..encodable import whole
 from ..events import Remote
 from ..request import Message, RunRequest
 from ..sources._base import Source
@@ -30,7 +31,7 @@ def delegate(name: str, source: Source, *, description: str = "", url: str = "")
         request = RunRequest(
             run_id=call_id,
             thread_id=call_id,
-            messages=(Message(id=uuid.uuid4().hex, role="user", content=question),),
+            messages=(Message(id=uuid.uuid4().hex, role="user", content=whole(question)),),
         )
         lane = scope_of(runtime).lane(name, remote=Remote(url=url) if url else None)
         answer = await relay(source, request, lane)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingExtra, describe
+from ..errors import MissingExtra, SourceError, describe
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -32,21 +33,51 @@ def supervisor_graph(model: BaseChatModel, tools: Sequence[BaseTool], instructio
 
 
 def tool_errors() -> Any:
-    """Middleware: a tool that raises gives its own call an error result; its siblings go on (deepagents#694)."""
+    """Middleware: a tool that raises gives its own call an error result; its siblings go on (deepagents#694).
+
+    So does one that exits the process or pretends a Ctrl-C: in LangGraph's task that would end the whole server.
+    """
     from langchain.agents.middleware import AgentMiddleware
     from langchain_core.messages import ToolMessage
     from langgraph.errors import GraphBubbleUp
 
+    failures = (Exception, SystemExit, KeyboardInterrupt)
+
+    def report(call: Any, error: BaseException) -> ToolMessage:
+        text = f"Error: {describe(error)}"
+        return ToolMessage(content=text, tool_call_id=call["id"], name=call["name"], status="error")
+
     class ToolErrors(AgentMiddleware[Any, Any]):
-        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
             try:
-                return await handler(request)
+                return handler(request)
             except GraphBubbleUp:
                 raise  # an interrupt or another move of the graph, not a failure
-            except Exception as error:
-                call = request.tool_call
-                return ToolMessage(
-                    content=f"Error: {describe(error)}", tool_call_id=call["id"], name=call["name"], status="error"
-                )
+            except failures as error:
+                return report(request.tool_call, error)
+
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            try:
+                return await handler(request.override(tool=_contained(request.tool)))
+            except GraphBubbleUp:
+                raise
+            except failures as error:
+                return report(request.tool_call, error)
 
     return ToolErrors()
+
+
+def _contained(tool: Any) -> Any:
+    """``tool``, whose coroutine LangChain runs in a task of its own: out of it these two go to the loop, not to us."""
+    coroutine = getattr(tool, "coroutine", None)
+    if coroutine is None:
+        return tool
+
+    @wraps(coroutine)
+    async def contained(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await coroutine(*args, **kwargs)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise SourceError(f"The tool tried to end the process ({type(error).__name__}).") from error
+
+    return tool.model_copy(update={"coroutine": contained})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import AnabranchError, SourceError, describe
+from ._foreign import label
 
 _DISCONNECTED = frozenset({"APIConnectionError", "APITimeoutError", "ModelConnectionError", "ModelTimeoutError"})
 _ANSWERED = frozenset({"APIError", "APIStatusError", "ModelError", "GoogleAPIError", "ClientError", "ServerError"})
@@ -35,7 +36,7 @@ def explain(error: BaseException, tool: str | None = None) -> AnabranchError:
         return _disconnected()
     if "JSONDecodeError" in names:
         return SourceError("The model sent data that is not JSON.", code="model_error", retryable=True)
-    if isinstance(error, ValueError) and str(error).startswith("No generation"):
+    if isinstance(error, ValueError) and label(*error.args[:1]).startswith("No generation"):
         return SourceError("The model's answer ended before it began.", code="model_truncated", retryable=True)
     return describe(error)
 

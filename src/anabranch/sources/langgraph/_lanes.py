@@ -7,7 +7,6 @@ call and keeps its node's segment; every graph after the first that one task run
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from ...events import (
 )
 from ...scope import join
 from ._failures import explain
+from ._foreign import attribute, called, entry, json_text, label
 from ._plan import Plan
 
 Namespace = tuple[str, ...]
@@ -88,12 +88,12 @@ class Task:
 def _calls_in(given: Any) -> tuple[list[dict[str, Any]], bool]:
     """The tool calls in a task's input, and whether the task was made for that one call."""
     if isinstance(given, list) and len(given) == 1 and isinstance(given[0], dict) and "args" in given[0]:
-        return given, True
+        return called(given), True
     if isinstance(given, dict) and isinstance(given.get("tool_call"), dict):
-        return [given["tool_call"]], True
+        return called([given["tool_call"]]), True
     messages = given.get("messages") if isinstance(given, dict) else given
     last = messages[-1] if isinstance(messages, list) and messages else None
-    return list(getattr(last, "tool_calls", None) or ()), False
+    return called(attribute(last, "tool_calls")), False
 
 
 class Lanes:
@@ -121,8 +121,7 @@ class Lanes:
 
     def task_started(self, lane: Lane, data: dict[str, Any]) -> None:
         """A ``tasks`` part without a result."""
-        name = (data.get("metadata") or {}).get("lc_agent_name")
-        if name:
+        if name := label(entry(data.get("metadata"), "lc_agent_name")):
             lane.name = name
         lane.error = None
         self._tasks[data["id"]] = Task(lane, data["name"], data.get("input"))
@@ -133,7 +132,7 @@ class Lanes:
 
     def solo(self, lane: Lane, call_id: str) -> bool:
         """Whether a task was made for this call alone."""
-        return any(t.solo and t.lane is lane and t.calls[0].get("id") == call_id for t in self._tasks.values())
+        return any(t.solo and t.lane is lane and t.calls[0]["id"] == call_id for t in self._tasks.values())
 
     def _enter(self, ns: Namespace, name: str | None, out: list[Event]) -> Lane:
         above = self.at(ns[:-1], None, out)
@@ -165,7 +164,7 @@ class Lanes:
 
 
 def _running(task: Task) -> list[Call]:
-    calls = (task.lane.calls.get(call.get("id") or "") for call in task.calls)
+    calls = (task.lane.calls.get(call["id"]) for call in task.calls)
     return [call for call in calls if call is not None and (task.solo or call.running)]
 
 
@@ -177,8 +176,7 @@ def _caller(task: Task) -> Call | None:
 
 def _kind_of_agent(task: Task | None) -> str | None:
     """The kind of sub-agent that the arguments of a deepagents ``task`` call ask for."""
-    arguments = task.calls[0].get("args") if task is not None and task.solo else None
-    kind = arguments.get("subagent_type") if isinstance(arguments, dict) else None
+    kind = entry(task.calls[0]["args"], "subagent_type") if task is not None and task.solo else None
     return kind if isinstance(kind, str) else None
 
 
@@ -188,8 +186,7 @@ def announce(lane: Lane, call_id: str, name: str, arguments: Any, out: list[Even
     call.closed = True
     out.append(ToolCallStarted(agent=lane.path, call_id=call.id, name=name))
     if arguments is not None:
-        text = json.dumps(arguments, ensure_ascii=False, default=lambda value: f"<{type(value).__name__}>")
-        out.append(ToolArgsDelta(agent=lane.path, call_id=call.id, delta=text))
+        out.append(ToolArgsDelta(agent=lane.path, call_id=call.id, delta=json_text(arguments)))
     out.append(ToolCallFinished(agent=lane.path, call_id=call.id))
     return call
 

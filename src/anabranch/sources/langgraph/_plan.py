@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...events import ActivityDelta, ActivitySnapshot, Event
+from ._foreign import listed, plain
 
 TOOL = "write_todos"
 """The tool whose arguments are a plan."""
@@ -65,7 +66,7 @@ class Plan:
 
     def commit(self, todos: Any) -> Iterator[Event]:
         """``todos`` was executed: it is what the activity shows from now on."""
-        self._committed = [dict(todo) for todo in todos if isinstance(todo, dict)]
+        self._committed = [plain(todo) for todo in listed(todos) if isinstance(todo, dict)]
         yield from self._settle()
 
     def revert(self, call_id: str) -> Iterator[Event]:
@@ -104,11 +105,15 @@ def _readable(text: str) -> Todos:
         return []
     found: Todos = []
     for todo in todos:
-        kept = {k: v for k, v in todo.items() if k != "status" or v in _STATUSES} if isinstance(todo, dict) else {}
+        kept = {k: v for k, v in todo.items() if k != "status" or _is_status(v)} if isinstance(todo, dict) else {}
         if not kept:
             break
         found.append(kept)
     return found
+
+
+def _is_status(value: Any) -> bool:
+    return isinstance(value, str) and value in _STATUSES
 
 
 def _is_news(old: Any, new: Any) -> bool:

@@ -8,11 +8,11 @@ report is.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ...events import Event, ToolCallFinished, ToolOutputDelta, ToolReturned
 from ._failures import explain
+from ._foreign import as_it_is, attribute, entry, json_text, label, listed, plain
 from ._lanes import Call, Lane, Lanes, announce, end
 
 
@@ -27,12 +27,12 @@ class Results:
         self._resumed = resumed
         self._held: dict[Call, Lane] = {}
 
-    def started(self, lane: Lane, data: dict[str, Any], out: list[Event]) -> None:
+    def started(self, lane: Lane, call_id: str, data: dict[str, Any], out: list[Event]) -> None:
         """A tool began to run (again, after a retry)."""
-        call_id = data["tool_call_id"]
         call = lane.calls.get(call_id)
         if call is None:
-            call = announce(lane, call_id, data.get("tool_name") or "unknown", data.get("input") or {}, out)
+            given, name = data.get("input"), label(data.get("tool_name")) or "unknown"
+            call = announce(lane, call_id, name, {} if given is None else given, out)
         call.running = True
         call.solo = self._lanes.solo(lane, call_id)
         self._close(lane, call, out)
@@ -43,23 +43,24 @@ class Results:
 
     def output(self, lane: Lane, call_id: str, delta: Any, out: list[Event]) -> None:
         """A running tool reported output."""
-        out.append(ToolOutputDelta(agent=lane.path, call_id=self.call(lane, call_id, out).id, content=delta))
+        content = delta if isinstance(delta, str) else plain(delta, as_it_is)
+        out.append(ToolOutputDelta(agent=lane.path, call_id=self.call(lane, call_id, out).id, content=content))
 
     def finished(self, lane: Lane, call_id: str, output: Any, out: list[Event]) -> None:
         """A tool returned ``output``: a ToolMessage, a Command with some, or any value when no model called it."""
         call = self.call(lane, call_id, out)
         call.running = False
-        is_command = hasattr(output, "goto")
-        messages = tool_messages(output.update) if is_command else [output] if _is_tool_message(output) else []
+        is_command = attribute(output, "goto") is not None
+        messages = tool_messages(attribute(output, "update") if is_command else {"messages": output})
         if not messages and not is_command:
             self._return(lane, call, _text(output), False, "", out)
         for message in messages:
             if lane.calls.get(message.tool_call_id) is not call:
                 other = message.tool_call_id
-                owner = lane.calls.get(other) or announce(lane, other, message.name or call.name, None, out)
+                owner = lane.calls.get(other) or announce(lane, other, label(message.name) or call.name, None, out)
                 self._commit(lane, owner, message, out)
             elif call.solo:
-                self._hold(lane, call, _text(message.content), message.status == "error")
+                self._hold(lane, call, _text(message.content), _is_error(message))
             else:
                 self._commit(lane, call, message, out)
 
@@ -79,7 +80,7 @@ class Results:
         if call is None:
             if not self._resumed:
                 return
-            call = announce(lane, message.tool_call_id, message.name or "unknown", None, out)
+            call = announce(lane, message.tool_call_id, label(message.name) or "unknown", None, out)
         self._commit(lane, call, message, out)
 
     def task_ended(self, lane: Lane, calls: list[Call], error: BaseException | None, out: list[Event]) -> None:
@@ -103,7 +104,7 @@ class Results:
         self._held[call] = lane
 
     def _commit(self, lane: Lane, call: Call, message: Any, out: list[Event]) -> None:
-        self._return(lane, call, _text(message.content), message.status == "error", message.id or "", out)
+        self._return(lane, call, _text(message.content), _is_error(message), label(message.id), out)
 
     def _return(self, lane: Lane, call: Call, text: str, is_error: bool, message_id: str, out: list[Event]) -> None:
         self._held.pop(call, None)
@@ -127,15 +128,19 @@ class Results:
 
 
 def _is_tool_message(value: Any) -> bool:
-    return getattr(value, "type", None) == "tool" and hasattr(value, "tool_call_id")
+    kind, call_id = attribute(value, "type"), attribute(value, "tool_call_id")
+    return isinstance(kind, str) and kind == "tool" and isinstance(call_id, str)
+
+
+def _is_error(message: Any) -> bool:
+    return label(attribute(message, "status")) == "error"
 
 
 def tool_messages(update: Any) -> list[Any]:
     """The ToolMessages in a state update: of a node, or of a Command."""
-    messages = update.get("messages") if isinstance(update, dict) else None
-    messages = getattr(messages, "value", messages)  # an Overwrite
-    items = messages if isinstance(messages, list | tuple) else [messages]
-    return [item for item in items if _is_tool_message(item)]
+    messages = entry(update, "messages")
+    overwrite = attribute(messages, "value")
+    return [item for item in listed(messages if overwrite is None else overwrite) if _is_tool_message(item)]
 
 
 def _text(content: Any) -> str:
@@ -144,10 +149,10 @@ def _text(content: Any) -> str:
         return content
     if isinstance(content, list) and all(_is_text(block) for block in content):
         return "".join(block if isinstance(block, str) else block["text"] for block in content)
-    return json.dumps(content, ensure_ascii=False, default=lambda value: f"<{type(value).__name__}>")
+    return json_text(content)
 
 
 def _is_text(block: Any) -> bool:
     return isinstance(block, str) or (
-        isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+        isinstance(block, dict) and label(block.get("type")) == "text" and isinstance(block.get("text"), str)
     )

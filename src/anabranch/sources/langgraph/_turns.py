@@ -7,7 +7,6 @@ its message id, also when there is no text.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +29,7 @@ from ...events import (
 )
 from . import _plan
 from ._dialect import Router
+from ._foreign import amount, called, entry, json_text, label, prose, thought
 from ._lanes import Call, Lane
 
 _SUPERSEDED = "Error: the model was asked again, and this call was never made."
@@ -96,7 +96,7 @@ class Turns:
 
     def begin(self, message: Any, meta: dict[str, Any], lane: Lane, task_id: str) -> Turn:
         """The turn that ``message`` opens."""
-        turn = self.by_id[message.id] = Turn(message.id, lane, str(meta.get("ls_model_name") or ""))
+        turn = self.by_id[message.id] = Turn(message.id, lane, label(meta.get("ls_model_name")))
         self._by_task.setdefault(task_id, []).append(turn)
         lane.turns.append(turn)
         return turn
@@ -116,8 +116,8 @@ class Turns:
     def read(self, turn: Turn, message: Any, out: list[Event]) -> None:
         """A chunk of the turn's message, or the whole of it."""
         extra, content = message.additional_kwargs, message.content
-        if extra and (thought := extra.get("reasoning_content")):
-            self._think(turn, thought, out)
+        if extra and (reasoning := prose(extra.get("reasoning_content"))):
+            self._think(turn, reasoning, out)
         if content:
             if isinstance(content, str):
                 self._say(turn, content, out)
@@ -139,25 +139,25 @@ class Turns:
         for block in blocks:
             if isinstance(block, str):
                 self._say(turn, block, out)
-            elif text := block.get("text") or block.get("refusal"):
+            elif reasoning := thought(block):
+                self._think(turn, reasoning, out)
+            elif text := prose(block):
                 self._say(turn, text, out)
-            elif thought := _thought(block):
-                self._think(turn, thought, out)
 
     def _read_whole(self, turn: Turn, message: Any, out: list[Event]) -> None:
         """The rest of a message that was not streamed."""
-        for n, call in enumerate([*message.tool_calls, *message.invalid_tool_calls]):
+        for n, call in enumerate([*called(message.tool_calls), *called(message.invalid_tool_calls)]):
             args = call["args"]
-            text = args if isinstance(args, str) else json.dumps(args or {}, ensure_ascii=False)
-            self._call(turn, {"index": n, "id": call["id"], "name": call["name"], "args": text}, out)
+            text = args if isinstance(args, str) else json_text({} if args is None else args)
+            self._call(turn, {**call, "index": n, "args": text}, out)
         self._note(turn, message.response_metadata)
         if message.usage_metadata:
             turn.usage = _sum(turn, message.usage_metadata)
         self.end(turn, out)
 
     def _note(self, turn: Turn, metadata: dict[str, Any]) -> None:
-        turn.finish = metadata.get("finish_reason") or metadata.get("stop_reason") or turn.finish
-        turn.model = metadata.get("model_name") or turn.model
+        turn.finish = label(metadata.get("finish_reason")) or label(metadata.get("stop_reason")) or turn.finish
+        turn.model = label(metadata.get("model_name")) or turn.model
 
     def _say(self, turn: Turn, text: str, out: list[Event]) -> None:
         if turn.reasoning > 0:
@@ -234,17 +234,17 @@ class Turns:
 
 def is_internal(meta: dict[str, Any]) -> bool:
     """Whether a model call with this metadata is middleware's own."""
-    return meta.get("lc_source") == "summarization" or "lc_internal_call" in meta
+    return label(meta.get("lc_source")) == "summarization" or "lc_internal_call" in meta
 
 
 def written(change: dict[str, Any]) -> Iterator[str]:
     """What a node wrote as the agent's text in LangChain's short forms, which no other stream mode reports."""
     messages = change.get("messages")
     for item in messages if isinstance(messages, list) else [messages]:
-        role, text = (item.get("role"), item.get("content")) if isinstance(item, dict) else (None, None)
+        role, text = entry(item, "role"), entry(item, "content")
         if isinstance(item, tuple) and len(item) == 2:
             role, text = item
-        if role in ("assistant", "ai") and isinstance(text, str) and text:
+        if isinstance(text, str) and text and label(role) in ("assistant", "ai"):
             yield text
 
 
@@ -252,27 +252,13 @@ def _reasoning_id(turn: Turn) -> str:
     return f"{turn.id}:reasoning-{turn.reasoning}"
 
 
-def _thought(block: dict[str, Any]) -> str:
-    """The reasoning in a content block: Anthropic's, LangChain's, OpenAI's summaries, Bedrock's."""
-    kind = block.get("type")
-    if kind == "thinking":
-        return block.get("thinking") or ""
-    if kind == "reasoning":
-        summary = block.get("summary") or ()
-        return block.get("reasoning") or "".join(part.get("text") or "" for part in summary)
-    if kind == "reasoning_content":
-        inner = block.get("reasoning_content")
-        return (inner.get("text") or "") if isinstance(inner, dict) else ""
-    return ""
-
-
 def _sum(turn: Turn, metadata: dict[str, Any]) -> Usage:
     """Providers may report a turn's tokens in several chunks, which add up."""
     known = turn.usage or Usage()
     return Usage(
         model=turn.model,
-        input=known.input + (metadata.get("input_tokens") or 0),
-        output=known.output + (metadata.get("output_tokens") or 0),
-        reasoning=known.reasoning + ((metadata.get("output_token_details") or {}).get("reasoning") or 0),
-        cached=known.cached + ((metadata.get("input_token_details") or {}).get("cache_read") or 0),
+        input=known.input + amount(metadata.get("input_tokens")),
+        output=known.output + amount(metadata.get("output_tokens")),
+        reasoning=known.reasoning + amount(entry(metadata.get("output_token_details"), "reasoning")),
+        cached=known.cached + amount(entry(metadata.get("input_token_details"), "cache_read")),
     )

@@ -20,6 +20,11 @@ from ...request import RunRequest
 from ...scope import Scope, entered
 from .translate import BREAKPOINT, MODES, LangGraphTranslator
 
+_NOWHERE = (
+    "no tool or node of the graph runs in this context, so there is nowhere to emit: start the thread with "
+    "contextvars.copy_context().run, use asyncio.to_thread, or hand it anabranch.sources.langgraph.scope_of(runtime)"
+)
+
 
 class LangGraphSource:
     """Runs ``graph`` (anything with LangGraph's ``astream``: create_agent, create_deep_agent, a compiled StateGraph).
@@ -121,7 +126,7 @@ def scope_of(runtime: Any) -> Scope:
 def _emitter() -> Callable[[Event], None]:
     """Emits into the tool call, or else the node, that is running where it is called.
 
-    It raises ``RuntimeError`` where neither runs: in a thread or a callback that does not have the tool's context.
+    It raises ``LookupError`` where neither runs: in a thread or a callback that does not have the tool's context.
     """
     try:
         from langgraph.config import get_stream_writer
@@ -129,7 +134,10 @@ def _emitter() -> Callable[[Event], None]:
         raise MissingExtra("langgraph", "langgraph") from None
 
     def emit(event: Event) -> None:
-        writer = _tool_writer() or get_stream_writer()
+        try:
+            writer = _tool_writer() or get_stream_writer()
+        except RuntimeError:
+            raise LookupError(_NOWHERE) from None
         writer(event)
 
     return emit

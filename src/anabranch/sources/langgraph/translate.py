@@ -40,6 +40,7 @@ from ...events import (
 )
 from ...scope import join, under
 from ._failures import explain
+from ._foreign import as_it_is, attribute, entry, label, listed, plain
 from ._lanes import Call, Lane, Lanes, Task, end, settle
 from ._results import Results, tool_messages
 from ._turns import Turns, is_internal, written
@@ -119,8 +120,8 @@ class LangGraphTranslator:
             if is_internal(meta):
                 self._turns.hide(message, self._lanes.root)
                 return
-            name = meta.get("lc_agent_name")
-            lane, task_id = self._lanes.speaking(ns, meta.get("langgraph_checkpoint_ns") or "", name, out)
+            name = label(meta.get("lc_agent_name")) or None
+            lane, task_id = self._lanes.speaking(ns, label(meta.get("langgraph_checkpoint_ns")), name, out)
             self._turns.read(self._turns.begin(message, meta, lane, task_id), message, out)
         elif message.type == "tool":
             self._results.committed(self._lanes.at(ns, None, out), message, out)
@@ -128,7 +129,7 @@ class LangGraphTranslator:
     # --- tools -------------------------------------------------------------------------------------------------
 
     def _tool(self, lane: Lane, data: dict[str, Any], out: list[Event]) -> None:
-        event, call_id = data["event"], data["tool_call_id"]
+        event, call_id = data["event"], label(data["tool_call_id"])
         if event == "tool-output-delta":
             delta = data["delta"]
             if type(delta) in _EVENTS:
@@ -136,7 +137,7 @@ class LangGraphTranslator:
             else:
                 self._results.output(lane, call_id, delta, out)
         elif event == "tool-started":
-            self._results.started(lane, data, out)
+            self._results.started(lane, call_id, data, out)
         elif event == "tool-finished":
             self._results.finished(lane, call_id, data["output"], out)
         elif event == "tool-error":
@@ -157,7 +158,7 @@ class LangGraphTranslator:
             parent, caller = lane.path, event.call_id
             if event.parent != ROOT:
                 parent = join(lane.path, f"{call.id}/{event.parent}")
-            elif caller is None or caller in lane.calls:
+            elif caller is None or (isinstance(caller, str) and caller in lane.calls):
                 caller = lane.calls[caller].id if caller else call.id
             out.append(replace(event, agent=path, parent=parent, call_id=caller))
             return
@@ -168,20 +169,20 @@ class LangGraphTranslator:
 
     def _custom(self, lane: Lane, data: Any, out: list[Event]) -> None:
         if type(data) not in _EVENTS:
-            out.append(Custom(agent=lane.path, name="langgraph", value=data))
+            out.append(Custom(agent=lane.path, name="langgraph", value=plain(data, as_it_is)))
         elif type(data) not in _OF_A_RUN:
             out.append(under(lane.path, data))
 
     # --- tasks -------------------------------------------------------------------------------------------------
 
     def _task(self, ns: tuple[str, ...], data: dict[str, Any], out: list[Event]) -> None:
-        lane = self._lanes.at(ns, (data.get("metadata") or {}).get("lc_agent_name"), out)
+        lane = self._lanes.at(ns, label(entry(data.get("metadata"), "lc_agent_name")) or None, out)
         if "result" not in data:
             self._lanes.task_started(lane, data)
             return
         task = self._lanes.task_ended(data["id"])
         error = data.get("error")
-        calls = [] if task is None else [lane.calls[c["id"]] for c in task.calls if c.get("id") in lane.calls]
+        calls = [] if task is None else [lane.calls[c["id"]] for c in task.calls if c["id"] in lane.calls]
         if interrupts := data.get("interrupts"):
             for interrupt in interrupts:
                 caller = calls[0] if task is not None and task.solo and calls else None
@@ -198,14 +199,14 @@ class LangGraphTranslator:
 
     def _accuse(self, error: Any, task: Task | None) -> None:
         """Remember what failed: the innermost task reports an error first, before the tasks around it do."""
-        tool = task.calls[0].get("name") or "unknown" if task is not None and task.solo else None
+        tool = task.calls[0]["name"] or "unknown" if task is not None and task.solo else None
         self._blamed.append((error, tool))
 
     # --- updates -----------------------------------------------------------------------------------------------
 
     def _update(self, ns: tuple[str, ...], data: dict[str, Any], out: list[Event]) -> None:
         lane = self._lanes.at(ns, None, out)
-        cached = bool((data.get("__metadata__") or {}).get("cached"))
+        cached = entry(data.get("__metadata__"), "cached") is True
         if cached and self._resumed:
             return  # restored from the checkpoint: the run before told it
         for node, update in data.items():
@@ -216,8 +217,8 @@ class LangGraphTranslator:
                 if not isinstance(change, dict):
                     continue
                 if cached:  # no node ran, so no other mode has told its messages
-                    for message in change.get("messages") or ():
-                        if getattr(message, "type", None) == "ai" and message.id not in self._turns.by_id:
+                    for message in listed(change.get("messages")):
+                        if label(attribute(message, "type")) == "ai" and message.id not in self._turns.by_id:
                             self._message(ns, message, {}, out)
                 self._changed(lane, change, out)
 
@@ -226,8 +227,8 @@ class LangGraphTranslator:
             self._results.committed(lane, message, out)
         for text in written(change):
             self._turns.tell(lane, text, out)
-        if (todos := change.get("todos")) is not None:
-            self._planned(lane, todos, out)
+        if isinstance(todos := change.get("todos"), list | tuple):  # else a channel of that name that is no plan
+            self._planned(lane, plain(todos, as_it_is), out)
 
     def _planned(self, lane: Lane, todos: Any, out: list[Event]) -> None:
         out.extend(lane.plan.commit(todos))
@@ -259,22 +260,22 @@ def _question(lane: Lane, call: Call | None, interrupt: Any) -> Interrupted:
     """An interrupt of LangGraph's own form, or that of its human-in-the-loop middleware."""
     if not isinstance(interrupt, dict):
         fields = ("id", "value", "response_schema")
-        interrupt = {field: getattr(interrupt, field, None) for field in fields}
-    value = interrupt["value"]
+        interrupt = {field: attribute(interrupt, field) for field in fields}
+    value = plain(interrupt["value"], as_it_is)
     said = value if isinstance(value, dict) else {"message": value}
-    message, reason = said.get("message"), said.get("reason")
-    if requests := said.get("action_requests"):
+    message, reason, schema = said.get("message"), said.get("reason"), plain(interrupt.get("response_schema"), as_it_is)
+    if requests := [request for request in listed(said.get("action_requests")) if isinstance(request, dict)]:
         reason = "tool_call"
-        message = "\n\n".join(str(request.get("description") or request.get("name")) for request in requests)
+        message = "\n\n".join(label(request.get("description")) or label(request.get("name")) for request in requests)
         if len(requests) == 1:
-            named = [c for c in lane.every_call if c.name == requests[0].get("name") and not c.returned]
+            named = [c for c in lane.every_call if c.name == label(requests[0].get("name")) and not c.returned]
             call = named[-1] if named else call
     return Interrupted(
         agent=lane.path,
         interrupt_id=interrupt["id"],
         reason=reason if isinstance(reason, str) else "langgraph:interrupt",
         message=message if isinstance(message, str) else None,
-        schema=interrupt.get("response_schema") or said.get("schema"),
+        schema=said.get("schema") if schema is None else schema,
         call_id=call.id if call else None,
         metadata={"value": value},
     )
