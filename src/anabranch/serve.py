@@ -29,6 +29,7 @@ from .errors import ConfigError
 
 logger = logging.getLogger("anabranch")
 
+_ACCEPTED_A_TURN = 32
 _CLOSE_S = 5  # for clients to read the last frames once every run has ended
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _REST_S = 3.0  # for tasks and threads that agents left behind, once the server has stopped
@@ -104,7 +105,8 @@ def run(
     server = _Server(uvicorn_config(app), app, lambda: announce(url))
     runner = asyncio.Runner(loop_factory=server.config.get_loop_factory())
     try:
-        _run(runner.get_loop(), server.serve(sockets=[listener]))
+        loop = runner.get_loop()
+        _run(loop, server.serve(sockets=[listener, *(listener.dup() for _ in range(_extra_listeners(loop)))]))
     finally:
         threading.Thread(target=_end, args=(runner.get_loop(), int(sys.exc_info()[0] is not None)), daemon=True).start()
         with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of an agent, see `_run`
@@ -137,14 +139,24 @@ def _end(loop: asyncio.AbstractEventLoop, status: int) -> None:
     os._exit(status)
 
 
+def _extra_listeners(loop: asyncio.AbstractEventLoop) -> int:
+    """How often more the listening socket is listened on.
+
+    uvloop accepts one connection a turn of the loop and listening socket, and a busy loop turns rarely: of 1,000
+    streams that arrive together the last one waited for seconds.
+    """
+    return _ACCEPTED_A_TURN - 1 if type(loop).__module__.startswith("uvloop") else 0
+
+
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         remedy = "give another with `server.host`, `server.port` or --host, --port"
-        raise ConfigError(f"server: cannot listen on {host}:{port}: {error.strerror or error}; {remedy}") from None
-    # Accepted connections inherit it. asyncio sets it only on sockets that name their protocol, which these do not.
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"server: cannot listen on {host}:{port}: {reason}; {remedy}") from None
+    # Inherited by what is accepted. asyncio sets it only on sockets of a named protocol, which these are not.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
