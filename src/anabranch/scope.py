@@ -27,7 +27,10 @@ Emit = Callable[[Event], None]
 
 
 class Scope:
-    """A place in a run's tree of agents where events can be emitted, on any thread."""
+    """A place in a run's tree of agents where events can be emitted.
+
+    Inside a LangGraph graph only where the tool's or node's context is; elsewhere on any thread.
+    """
 
     __slots__ = ("_emit", "_numbers", "_taken", "agent")
 
