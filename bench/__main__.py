@@ -46,7 +46,7 @@ def main() -> None:
         "--loop", choices=("auto", "asyncio", "uvloop"), default="auto", help="event loop of the servers"
     )
     parser.add_argument("--no-gc", action="store_true", help="servers leave garbage collection as Python has it")
-    parser.add_argument("--listeners", type=int, default=1, help="connections a server accepts a turn under uvloop")
+    parser.add_argument("--listeners", type=int, default=32, help="connections a server accepts a turn under uvloop")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results.json")
     asked = parser.parse_args()
     if unknown := set(asked.measures) - set(MEASURES):

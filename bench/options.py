@@ -15,7 +15,7 @@ class Options(NamedTuple):
     quick: bool = False
     loop: str = "auto"
     tune_gc: bool = True
-    listeners: int = 1
+    listeners: int = 32
 
     def pick(self, full: int, quick: int) -> int:
         """A size for this kind of run."""

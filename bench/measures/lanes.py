@@ -31,7 +31,7 @@ _MARGIN_S = 0.5  # of tokens before and after the window
 async def measure(options: Options) -> dict[str, Any]:
     """CPU a token, delay and losses at 1, 20 and 80 lanes (quick: 1, 2 and 4), ours and the barest relay's."""
     sizes = {"one": 1, "some": options.pick(20, 2), "many": options.pick(80, 4)}
-    seconds = options.pick(3, 1)
+    seconds = options.pick(2, 1)
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(started("anabranch.demo.model", "--pace", "0", cpu=LOAD_CPU))
         agent = await stack.enter_async_context(started("bench.lean_agent", cpu=LOAD_CPU))

@@ -38,7 +38,7 @@ def test_a_quick_run_gives_every_figure_and_loses_no_token(tmp_path: Path) -> No
         *(
             "python.ours.token_us",
             "python.bare.run_us",
-            "python.ours.many.p99_ms",
+            "python.ours.s1000.p99_ms",
             "langgraph.deepagents.ours.token_us",
         ),
         *("langgraph.create_agent.bare.run_us", "micro.grammar_us", "micro.encoder_us", "micro.a2a_us"),

@@ -256,3 +256,16 @@ async def test_a_guard_does_not_take_the_place_of_the_graphs_own_callbacks() -> 
 
     seen: Seen = await run(create_agent(model(says("hi")), []).with_config(callbacks=[Own()]))
     assert len(ends) == 1 and seen.text() == "hi"
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()], ids=lambda error: type(error).__name__)
+async def test_a_synchronous_tool_that_ends_the_process_fails_its_run_only(error: BaseException) -> None:
+    @tool
+    def leave() -> str:
+        """Leave."""
+        raise error
+
+    seen = await run(create_agent(model(asks_for(("c1", "leave", "{}")), says("done")), [leave]))
+    assert isinstance(seen.terminal, ev.RunFailed) and seen.terminal.code == "agent_failed"
+    assert type(error).__name__ in seen.terminal.message
+    assert seen.call("c1").is_error and seen.repairs == {}
