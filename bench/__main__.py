@@ -20,6 +20,7 @@ import platform
 import resource
 import sys
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from .processes import LOAD_CPU, ROOT, SERVER_CPU, pin
 from .report import flaws, middle, table
 
 MEASURES = ("relay", "lanes", "python", "langgraph", "micro", "start", "memory")
+_LONGEST_S = 240  # of one measure; then something hangs
 _PACKAGES = ("a2a-sdk", "aiohttp", "deepagents", "httptools", "langgraph", "msgspec", "starlette", "uvicorn", "uvloop")
 
 
@@ -83,12 +85,17 @@ def _passes(names: list[str], options: Options, count: int) -> dict[str, list[di
     return results
 
 
-def _run(measure: Any) -> Any:
+def _run(measure: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    async def bounded() -> dict[str, Any]:
+        async with asyncio.timeout(_LONGEST_S):
+            return await measure
+
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(measure)
-    return uvloop.run(measure)
+        return asyncio.run(bounded())
+    figures: dict[str, Any] = uvloop.run(bounded())
+    return figures
 
 
 def _about(began: datetime, options: Options) -> dict[str, Any]:

@@ -67,7 +67,8 @@ async def spawned(*command: str, cpu: int | None, quiet: bool = False) -> AsyncI
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, 9)
-        await child.wait()
+        async with asyncio.timeout(10):
+            await child.wait()
 
 
 @contextlib.asynccontextmanager
