@@ -14,11 +14,16 @@ from .events import Part
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call in a conversation's history. ``arguments`` is JSON text."""
+    """A tool call in a conversation's history. ``arguments`` is JSON text.
+
+    ``origin_id`` is what the model that made the call named it, as far as the server saw it; ``id`` is what clients
+    know it by.
+    """
 
     id: str
     name: str
     arguments: str = ""
+    origin_id: str = ""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,11 +61,17 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything a source is given. ``run_id`` and ``thread_id`` are the caller's when it named them."""
+    """Everything a source is given. ``run_id`` and ``thread_id`` are the caller's when it named them.
+
+    A sink fills in what the caller sent. The middle then makes ``messages`` the whole conversation, as the server knows
+    it, and sets ``news``, ``memory_key`` and the source's own ids in ``resume``.
+    """
 
     run_id: str
     thread_id: str
     messages: tuple[Message, ...] = ()
+    news: int | None = None
+    """How many of ``messages``, the last ones, this run adds to the conversation. None: nobody has compared them."""
     tools: tuple[ToolSpec, ...] = ()
     state: Any = None
     context: tuple[dict[str, Any], ...] = ()
@@ -69,7 +80,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the protocol lets a caller pass through unread (AG-UI ``forwardedProps``)."""
     parent_run_id: str | None = None
     memory_key: str = ""
-    """Names the thread for what a source keeps of it: two callers may use one ``thread_id`` for different threads."""
+    """Names the conversation for what a source keeps of it. Two callers may use one ``thread_id`` for different threads,
+    and each branch of a thread (an edited or shortened conversation) is another conversation."""
 
     def last_user_text(self) -> str:
         """The text of the newest user message, ``""`` when there is none."""

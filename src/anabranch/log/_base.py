@@ -16,7 +16,11 @@ One log holds the entries of many runs. Each run has one writer at a time and an
 8.  An abandoned run, whose writer failed before its terminal entry, gets no more: its readers in this process, those
     there and those to come, get every entry that was kept and then the error, instead of waiting for ever.
 
-Drivers are tested by one conformance suite. ``anabranch.log.memory`` is the default and the test double.
+9.  A checkpoint is a reader's note about a run: what it knew after an entry. Notes are hints. One may be lost or come
+    late, none is ever wrong: whoever writes one for a place writes the same, so the first counts. They go with the run.
+
+Drivers are tested by one conformance suite. ``anabranch.log.memory`` is the test double, ``anabranch.log.sqlite`` what
+a server uses that is told nothing else.
 """
 
 from __future__ import annotations
@@ -48,6 +52,13 @@ class Bounds(msgspec.Struct, frozen=True):
     ended: bool
 
 
+class Checkpoint(msgspec.Struct, frozen=True):
+    """What a reader knew after the entry ``seq``, in its own words."""
+
+    seq: int
+    state: bytes
+
+
 class RunLog(Protocol):
     """See the module's contract."""
 
@@ -71,3 +82,9 @@ class RunLog(Protocol):
 
     def abandon(self, run_id: str, error: AnabranchError) -> None:
         """No more entries will come: tails end with ``error`` after what is there. No effect on a run that is over."""
+
+    async def checkpoint(self, run_id: str, reader: str, upto: int) -> Checkpoint | None:
+        """The note of the kind of reader ``reader`` with the highest seq not beyond ``upto``."""
+
+    def keep_checkpoint(self, run_id: str, reader: str, checkpoint: Checkpoint) -> None:
+        """Take a note, soon. Never waits, never raises."""

@@ -1,9 +1,11 @@
 """The contracts of the middle: the table of runs, and what executes them.
 
-**RunTable.** The sole authority on a run's owner and status. ``create`` is atomic: of two callers with one
-``(principal, run_id)`` one creates and the other gets the existing record; a second active run on one
-``(principal, thread)`` is refused. ``move`` changes the status by the table of ``machine`` and says whether it did, so
-that of two racing ends one wins.
+**RunTable.** The sole authority on a run's owner and status, and the memory of its threads. ``create`` is atomic: of two
+callers with one ``(principal, run_id)`` one creates and the other gets the existing record; a second active run on one
+``(principal, thread)`` is refused. ``move`` and ``finish`` change the status by the table of ``machine`` and say whether
+they did, so that of two racing ends one wins. ``finish`` is one transaction with the log: a run is over in the table if
+and only if its terminal event is in the log. Whoever has read the end may start the thread's next run. What it
+acknowledged is kept as the log keeps what it acknowledged.
 
 **Executor.** Runs one coroutine per run, outside any request: connections come and go, the run stays. A run is never
 cancelled from outside, for it writes its own end: it is *asked* to stop, by a future. ``stop`` ends what is live: it
@@ -15,15 +17,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
 from ..errors import AnabranchError
+from ..log._base import Entry
+from ..request import Message
+from ..transcript import Outcome
 from .machine import Status
 
-OnDisconnect = Literal["continue", "cancel"]
-"""What happens to a run when its last watcher has left."""
+if TYPE_CHECKING:
+    from .threads import Turn
+
+OnDisconnect = Literal["continue", "cancel"] | float
+"""What happens to a run when its last watcher has left; a number of seconds: cancel if nobody comes back so long."""
 
 Stop = asyncio.Future[AnabranchError]
 """Resolved, with the reason, when a run has to stop."""
@@ -49,28 +57,81 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 1
     continues: str | None = None
     on_disconnect: OnDisconnect = "continue"
+    parent: str | None = None
+    """The key of the run that this one follows in its thread, up to and with the message ``upto`` (``""``: whole)."""
+    upto: str = ""
+    branch: str = ""
+    """The line of runs it belongs to: ``""``, or the key of the run that began it."""
+    parent_run_id: str | None = None
+    """What the caller said."""
+    size: int = 0
+    """Bytes, about, of its entries and messages once it is over."""
+    forgotten: bool = False
+    """Whether its entries are gone; its messages stay as long as a run of its thread has entries."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """How many finished runs have entries, and their sizes together in bytes."""
+
+    runs: int
+    size: int
 
 
 class RunTable(Protocol):
     """See the module's contract."""
 
-    async def create(self, record: RunRecord) -> RunRecord:
-        """Add ``record`` and return it, or the one that has its ``(principal, run_id)``.
+    async def create(
+        self, record: RunRecord, given: tuple[Message, ...] = (), before: str | None = None
+    ) -> RunRecord | None:
+        """Add ``record`` with the messages it was given and return it, or the one that has its ``(principal, run_id)``.
 
-        Raises ``Conflict`` on a busy thread.
+        None, and nothing is added, when the newest run of the thread is not the one with the key ``before`` (None: there
+        is none): look at the thread again. Raises ``Conflict`` on a busy thread, which comes before that.
         """
 
     async def find(self, principal: str, run_id: str) -> RunRecord | None:
-        """The caller's run of that id."""
+        """The caller's run of that id, also one that is ``forgotten``."""
 
     async def move(self, key: str, to: Status, at_ms: int) -> bool:
         """Change the status if the table of moves allows it; whether it did."""
 
-    async def ended(self) -> Sequence[RunRecord]:
-        """Runs in a final state, oldest first."""
+    async def finish(
+        self, key: str, entries: Sequence[Entry], to: Status, at_ms: int, outcome: Outcome, size: int
+    ) -> bool:
+        """As one: append the last ``entries`` to the run's log, and change its status to the final ``to``.
 
-    async def delete(self, key: str) -> None:
-        """Forget a run."""
+        Keeps ``outcome`` and ``size``. Whether it did: not when the run is over or unknown. Raises ``Fenced`` as
+        ``RunLog.append`` does, and then changes nothing.
+        """
+
+    async def take(self, key: str) -> RunRecord | None:
+        """Become the owner of a run that is not over: its epoch is one more than before. None when it is over."""
+
+    async def active(self) -> Sequence[RunRecord]:
+        """Runs that are not over, oldest first."""
+
+    async def turns(self, principal: str, thread_id: str) -> Sequence[Turn]:
+        """The runs of a thread with their messages, in the order they were created; none when it is unknown."""
+
+    async def list(
+        self, principal: str, *, thread_id: str | None = None, before: str | None = None, limit: int = 100
+    ) -> Sequence[RunRecord]:
+        """The caller's runs, newest first, of one thread or of all, from the one before the run id ``before`` on.
+
+        Not those that are forgotten. Empty for an unknown ``before``.
+        """
+
+    async def ended(self, limit: int = 100) -> Sequence[RunRecord]:
+        """Finished runs that are not forgotten, in the order they ended."""
+
+    async def kept(self) -> Kept:
+        """What the finished runs that are not forgotten come to."""
+
+    async def forget(self, key: str) -> None:
+        """Mark a finished run as forgotten. A thread all of whose runs are forgotten is deleted, with their rows."""
+
+    async def delete_thread(self, principal: str, thread_id: str) -> Sequence[str]:
+        """Forget a thread wholly; the keys of its runs. Raises ``Conflict`` ``thread_busy`` while one is active."""
 
 
 class Executor(Protocol):
