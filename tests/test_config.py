@@ -52,7 +52,7 @@ def test_every_field_is_read() -> None:
 
 def test_the_least_file_listens_on_loopback_only() -> None:
     config = parse("agents: {a: {python: 'm:f'}}")
-    assert (config.server.host, config.storage, config.model) == ("127.0.0.1", "memory://", None)
+    assert (config.server.host, config.storage, config.model) == ("127.0.0.1", "sqlite:///anabranch.db", None)
 
 
 def test_a_section_with_nothing_in_it_is_as_if_it_were_absent() -> None:
@@ -94,7 +94,7 @@ COMPLAINTS = [
     (AGENT + "server: {keep_alive: soon}\n", ["the.yaml:2", "`server.keep_alive`", "'soon' is not a time", "`30s`"]),
     (AGENT + "server: {keep_alive: 10 days}\n", ["the.yaml:2", "`server.keep_alive`", "not a time"]),
     (AGENT + "server: {tune_gc: maybe}\n", ["the.yaml:2", "`server.tune_gc`", "Expected `bool`"]),
-    (AGENT + "storage: redis://\n", ["the.yaml:2", "`storage`", "'redis://'", "give `memory://`"]),
+    (AGENT + "storage: redis://\n", ["the.yaml:2", "`storage`", "'redis://'", "give `memory://` or `sqlite:///anabranch.db`"]),
     (
         "agents:\n  a:\n    python: 'm:f'\n    on_disconnect: stop\n",
         ["the.yaml:4", "`agents.a.on_disconnect`", "give `continue` or `cancel`"],

@@ -1,0 +1,107 @@
+"""The sections of the configuration file, and what a value may be. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+_DAY_S = 86_400
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=_DAY_S)]
+"""A time: ``30``, ``"30s"``, ``"500ms"``, ``"2m"``, ``"1h"``."""
+Grace = Annotated[float, msgspec.Meta(ge=0, le=_DAY_S)]
+"""A time that may be nothing."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Bytes = Annotated[int, msgspec.Meta(gt=0)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Model(Section, frozen=True):
+    """An OpenAI-compatible chat endpoint. ``api_key_env`` names the environment variable that holds the key."""
+
+    name: str
+    base_url: str | None = None
+    api_key_env: str | None = None
+    provider: Literal["openai"] = "openai"
+    temperature: float | None = None
+
+
+class Timeouts(Section, frozen=True):
+    """What a remote agent may take: to connect, to its first byte, and between two bytes."""
+
+    connect: Seconds = 5.0
+    first_byte: Seconds = 60.0
+    idle: Seconds = 60.0
+
+
+class Auth(Section, frozen=True):
+    """How we present ourselves to a remote agent: a bearer token from the environment."""
+
+    bearer_env: str
+
+
+class CancelAfter(Section, frozen=True):
+    """A run is cancelled when nobody has watched it for so long."""
+
+    cancel_after: Seconds
+
+
+OnDisconnect = Literal["continue", "cancel"] | CancelAfter
+"""What happens to a run when its last watcher has left."""
+
+
+class Agent(Section, frozen=True):
+    """One agent: ``a2a`` (a URL), ``openai`` (a URL) or ``python`` (``package.module:object``), exactly one of them.
+
+    ``model``, ``api_key_env``, ``instructions`` and ``options`` are for ``openai``.
+    """
+
+    a2a: str | None = None
+    openai: str | None = None
+    python: str | None = None
+    description: str = ""
+    model: str | None = None
+    api_key_env: str | None = None
+    instructions: str = ""
+    options: dict[str, Any] = {}
+    timeout: Timeouts = Timeouts()
+    auth: Auth | None = None
+    on_disconnect: OnDisconnect = "continue"
+
+
+class Supervisor(Section, frozen=True):
+    """The built-in supervisor: a deep agent that delegates to the named A2A agents."""
+
+    agents: list[str]
+    instructions: str = ""
+    on_disconnect: OnDisconnect = "continue"
+
+
+class Server(Section, frozen=True):
+    """Where and how to serve. Nothing listens beyond loopback unless ``host`` says so. Times in seconds."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8000
+    keep_alive: Seconds = 15.0
+    stop_grace: Grace = 20.0
+    body_limit: Bytes = 8 * 2**20
+    kept_runs: Count = 1000
+    kept_bytes: Count = 256 * 2**20
+    live_runs: Count = 1000
+    tune_gc: bool = True
+
+
+class Config(Section, frozen=True):
+    """The whole file."""
+
+    agents: dict[str, Agent]
+    model: Model | None = None
+    supervisor: Supervisor | None = None
+    default: str | None = None
+    storage: str = "sqlite:///anabranch.db"
+    server: Server = Server()
