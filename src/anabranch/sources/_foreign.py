@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...encodable import whole
+from ..encodable import whole
 
 _DEPTH = 100  # levels of a value; what is deeper is cut off, as is what holds itself
 _INT_BITS = 14_000  # a longer one has more digits than Python converts

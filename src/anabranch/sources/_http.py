@@ -1,4 +1,4 @@
-"""HTTP for the A2A source: one pool of connections, and each failure as a ``SourceError`` that names the agent.
+"""HTTP for sources: one pool of connections, and each failure as a ``SourceError`` that names who failed.
 
 aiohttp is imported when the first connection is needed. No message holds an address; the operator finds it in the
 error's cause.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import MissingExtra, SourceError
+from ..errors import MissingExtra, SourceError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -25,7 +25,9 @@ _BUSY = frozenset({408, 425, 429, 502, 503, 504})
 
 
 class Client:
-    """Sends requests to one agent, called ``who`` in errors.
+    """Sends requests to one peer, called ``who`` in errors, whose codes begin with ``kind``.
+
+    ``speaks`` is the protocol that is expected of it, ``extra`` the extra of this package that brings the library.
 
     A connection carries one run for as long as it streams, so a limit of connections would make the next run wait
     without a word: ``pool=0``, the default of the source, has none, and how many runs there are is decided where they
@@ -33,26 +35,49 @@ class Client:
     followed, because they would carry the headers elsewhere.
 
     Each request has a connection of its own: one that idled may be closed by the peer just when it is used again, and
-    then nobody knows whether the request was read. So only a failure to connect is tried again, which no agent saw.
+    then nobody knows whether the request was read. So only a failure to connect is tried again, which no peer saw.
     """
 
     def __init__(
-        self, headers: Mapping[str, str], *, connect_s: float, first_byte_s: float, idle_s: float, pool: int
+        self,
+        who: str,
+        headers: Mapping[str, str],
+        *,
+        kind: Literal["agent", "model"],
+        speaks: str,
+        extra: str,
+        connect_s: float,
+        first_byte_s: float,
+        idle_s: float,
+        pool: int,
     ) -> None:
-        self.who = "The agent"
+        self.who, self.kind, self.speaks, self.extra = who, kind, speaks, extra
+        self.idle_s = idle_s
         self.bound = bool(headers)  # to the origin that they were configured for
         self._headers = {**headers, "Accept-Encoding": "identity"}  # a compressing proxy holds small pieces back
-        self._connect_s, self._first_byte_s, self._idle_s, self._pool = connect_s, first_byte_s, idle_s, pool
+        self._connect_s, self._first_byte_s, self._pool = connect_s, first_byte_s, pool
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, url: str) -> Answer:
         """Ask for ``url``."""
         return await self._request("GET", url, None, {"Accept": "application/json"}, self._first_byte_s)
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, stream: bool) -> Answer:
-        """Send JSON to ``url``. An answer that is no ``stream`` comes when the work is done: only idling bounds it."""
-        patience_s = self._first_byte_s if stream else self._idle_s
-        return await self._request("POST", url, body, {"Content-Type": "application/json", **headers}, patience_s)
+    async def post(
+        self,
+        url: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        stream: bool,
+        sent: Callable[[], object] | None = None,
+    ) -> Answer:
+        """Send JSON to ``url``. An answer that is no ``stream`` comes when the work is done: only idling bounds it.
+
+        ``sent`` is called when the request is on its way: from then on the peer may have read it.
+        """
+        patience_s = self._first_byte_s if stream else self.idle_s
+        headers = {"Content-Type": "application/json", **headers}
+        return await self._request("POST", url, body, headers, patience_s, sent)
 
     async def aclose(self) -> None:
         """Close all connections; what still streams on them fails."""
@@ -60,37 +85,61 @@ class Client:
             await self._session.close()
 
     async def _request(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], patience_s: float
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        patience_s: float,
+        sent: Callable[[], object] | None = None,
     ) -> Answer:
-        http = _aiohttp()
+        http = _aiohttp(self.extra)
         if self._session is None:
             connector = http.TCPConnector(limit=self._pool, force_close=True)
             self._session = http.ClientSession(
-                connector=connector, cookie_jar=http.DummyCookieJar(), headers=self._headers
+                connector=connector,
+                cookie_jar=http.DummyCookieJar(),
+                headers=self._headers,
+                trace_configs=[_telling(http.TraceConfig())],
             )
         timeout = http.ClientTimeout(total=None, connect=self._connect_s, sock_read=patience_s)
         pauses_s = iter(_BACKOFF_S)
         while True:
             try:
                 response = await self._session.request(
-                    method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
+                    method,
+                    url,
+                    data=body,
+                    headers=headers,
+                    timeout=timeout,
+                    allow_redirects=False,
+                    trace_request_ctx=sent,
                 )
-                return Answer(response, self.who, self._idle_s)
+                return Answer(response, self)
             except Exception as error:
                 again = isinstance(error, http.ClientConnectorError) and not isinstance(error, http.ClientSSLError)
                 pause_s = next(pauses_s, None) if again else None
                 if pause_s is None:
-                    raise _failure(error, self.who, begun=False) from error
+                    raise _failure(error, self, begun=False) from error
             await asyncio.sleep(pause_s)
+
+
+def _telling(config: aiohttp.TraceConfig) -> aiohttp.TraceConfig:
+    async def headers_sent(session: aiohttp.ClientSession, context: Any, params: Any) -> None:
+        if context.trace_request_ctx is not None:
+            context.trace_request_ctx()
+
+    config.on_request_headers_sent.append(headers_sent)
+    return config
 
 
 class Answer:
     """The answer to one request, read as it comes. Close it."""
 
-    def __init__(self, response: aiohttp.ClientResponse, who: str, idle_s: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, client: Client) -> None:
         self.status = response.status
         self.kind = response.content_type if "Content-Type" in response.headers else ""
-        self._response, self._who, self._idle_s = response, who, idle_s
+        self._response, self._client = response, client
         self._begun = False
         protocol = response.connection.protocol if response.connection is not None else None
         if protocol is not None and protocol.closed is not None:
@@ -116,12 +165,12 @@ class Answer:
         except Exception as error:
             chunk = content._read_nowait(-1)  # a slow reader has not had it yet, and the error is raised again
             if not chunk:
-                raise _failure(error, self._who, self._begun) from error
+                raise _failure(error, self._client, self._begun) from error
         if not self._begun:
             self._begun = True
             connection = self._response.connection
             if connection is not None and connection.protocol is not None:
-                connection.protocol.read_timeout = self._idle_s
+                connection.protocol.read_timeout = self._client.idle_s
                 connection.protocol.start_timeout()
         return chunk
 
@@ -132,11 +181,12 @@ class Answer:
             chunks.append(chunk)
             size += len(chunk)
             if size > BODY_LIMIT:
-                raise SourceError(f"{self._who} sent more than {BODY_LIMIT} bytes at once.", code="agent_protocol")
+                text = f"{self._client.who} sent more than {BODY_LIMIT} bytes at once."
+                raise SourceError(text, code=f"{self._client.kind}_protocol")
         return b"".join(chunks)
 
     async def drain(self) -> None:
-        """Read the end of a stream that said it is over, if it is near: the agent need not see its client break off."""
+        """Read the end of a stream that said it is over, if it is near: the peer need not see its client break off."""
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_LINGER_S):
                 while await self._response.content.readany():
@@ -147,42 +197,45 @@ class Answer:
         self._response.close()
 
     def refusal(self) -> SourceError:
-        """What this answer means when it is not one that A2A knows."""
-        who, status = self._who, self.status
+        """What this answer means when it is none that its protocol knows."""
+        who, kind, status = self._client.who, self._client.kind, self.status
         if status in (401, 403):
-            return SourceError(f"{who} refused our credentials (HTTP {status}).", code="agent_auth")
+            return SourceError(f"{who} refused our credentials (HTTP {status}).", code=f"{kind}_auth")
         if status in _BUSY:
-            return SourceError(f"{who} is not available now (HTTP {status}).", code="agent_unreachable", retryable=True)
+            text = f"{who} is not available now (HTTP {status})."
+            return SourceError(text, code=f"{kind}_unreachable", retryable=True)
         if status >= 500:
-            return SourceError(f"{who} failed (HTTP {status}).", code="agent_failed")
+            return SourceError(f"{who} failed (HTTP {status}).", code=f"{kind}_failed")
         if status >= 400:
-            return SourceError(f"{who} does not take this request (HTTP {status}).", code="agent_protocol")
+            return SourceError(f"{who} does not take this request (HTTP {status}).", code=f"{kind}_protocol")
         if status >= 300:
             text = f"{who} is elsewhere (HTTP {status}); configure the address that it redirects to."
-            return SourceError(text, code="agent_protocol")
-        return SourceError(f"{who} answered with {self.kind or 'nothing'}, which is not A2A.", code="agent_protocol")
+            return SourceError(text, code=f"{kind}_protocol")
+        text = f"{who} answered with {self.kind or 'nothing'}, which is not {self._client.speaks}."
+        return SourceError(text, code=f"{kind}_protocol")
 
 
-def _aiohttp() -> Any:
+def _aiohttp(extra: str) -> Any:
     try:
         import aiohttp
     except ImportError:
-        raise MissingExtra("aiohttp", "a2a") from None
+        raise MissingExtra("aiohttp", extra) from None
     return aiohttp
 
 
-def _failure(error: Exception, who: str, begun: bool) -> SourceError:
+def _failure(error: Exception, client: Client, begun: bool) -> SourceError:
     """``error`` of aiohttp in our words. ``begun``: some of the answer had come."""
-    http = _aiohttp()
+    http, who, kind = _aiohttp(client.extra), client.who, client.kind
     if isinstance(error, http.ConnectionTimeoutError):
-        return SourceError(f"{who} did not accept a connection in time.", code="agent_unreachable", retryable=True)
+        text = f"{who} did not accept a connection in time."
+        return SourceError(text, code=f"{kind}_unreachable", retryable=True)
     if isinstance(error, TimeoutError):
-        if begun:
-            return SourceError(f"{who} fell silent.", code="agent_timeout_idle", retryable=True)
-        return SourceError(f"{who} did not begin to answer in time.", code="agent_timeout_first_byte", retryable=True)
+        text = f"{who} fell silent." if begun else f"{who} did not begin to answer in time."
+        return SourceError(text, code=f"{kind}_timeout_{'idle' if begun else 'first_byte'}", retryable=True)
     if isinstance(error, http.ClientConnectorError):
-        return SourceError(f"{who} cannot be reached.", code="agent_unreachable", retryable=True)
+        return SourceError(f"{who} cannot be reached.", code=f"{kind}_unreachable", retryable=True)
     if isinstance(error, http.ClientPayloadError | http.ClientConnectionError | ConnectionError):
         when = "in the middle of its answer" if begun else "before it answered"
-        return SourceError(f"{who} closed the connection {when}.", code="agent_disconnected", retryable=True)
-    return SourceError(f"{who} does not speak HTTP as expected ({type(error).__name__}).", code="agent_protocol")
+        return SourceError(f"{who} closed the connection {when}.", code=f"{kind}_disconnected", retryable=True)
+    text = f"{who} does not speak HTTP as expected ({type(error).__name__})."
+    return SourceError(text, code=f"{kind}_protocol")

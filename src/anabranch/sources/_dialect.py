@@ -14,15 +14,19 @@ class Router:
     A call is known by its index. Some servers repeat id and name on every fragment, some rewrite the id later (without
     a name), some use an index again for a new call (a new id with a name), and some send no index at all: then a known
     id names its call, an unknown one begins a call, and a fragment without an id belongs to the last call that had one.
+    Others send whole calls one by one, all under one index and without ids: after a call that is ``whole`` (which is
+    asked by its position), a name without an id begins another.
 
     With ``mint`` every call is told under an id that no other call of the turn has: one that begins without an id, or
     with one that is taken, gets a minted one.
     """
 
-    __slots__ = ("_by_index", "_ids", "_last", "_mint", "_told")
+    __slots__ = ("_by_index", "_ids", "_last", "_mint", "_told", "_whole")
 
-    def __init__(self, mint: Callable[[], str] | None = None) -> None:
-        self._mint = mint
+    def __init__(
+        self, mint: Callable[[], str] | None = None, whole: Callable[[int], bool] = lambda position: False
+    ) -> None:
+        self._mint, self._whole = mint, whole
         self._by_index: dict[Any, int] = {}
         self._ids: list[str | None] = []  # as the server has them
         self._told: set[str] = set()
@@ -40,8 +44,8 @@ class Router:
                 return self._begin(None, call_id), True, self._tell(call_id)
         else:
             known = self._last
-            if known < 0:
-                return self._begin(None, None), True, self._tell(None)
+        if known < 0 or (name and not call_id and self._whole(known)):
+            return self._begin(index, None), True, self._tell(None)
         late = call_id if self._ids[known] is None and self._mint is None else None
         if call_id:
             self._last = known
@@ -91,11 +95,12 @@ def _delta(delta: Any) -> dict[str, Any]:
     text = "".join(prose(block) for block in blocks if not thought(block)) + prose(delta.get("refusal"))
     form = {**delta, "role": "assistant", "content": text, "reasoning_content": "".join(thoughts)}
     if calls := listed(delta.get("tool_calls")):
-        form["tool_calls"] = [_fragment(call) for call in calls if isinstance(call, dict)]
+        form["tool_calls"] = [fragment(call) for call in calls if isinstance(call, dict)]
     return form
 
 
-def _fragment(call: dict[str, Any]) -> dict[str, Any]:
+def fragment(call: dict[str, Any]) -> dict[str, Any]:
+    """A tool call, or a piece of one, with the types that the protocol gives its fields."""
     function, index = call.get("function"), call.get("index")
     if isinstance(index, str) and index.isdecimal():
         index = int(index)
