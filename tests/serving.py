@@ -128,7 +128,8 @@ async def ask(url: str, method: str, path: str, body: Any = None, **headers: str
         status, given = await wire.head()
         if given.get("transfer-encoding") == "chunked":
             return Answer(status, given, b"".join(await wire.chunks()))
-        return Answer(status, given, b"" if method == "HEAD" else await wire.exactly(int(given["content-length"])))
+        size = 0 if method == "HEAD" else int(given.get("content-length", 0))
+        return Answer(status, given, await wire.exactly(size))
 
 
 # --- an application, and what is asked of it ------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from anabranch.events import MessageStarted, RunFinished, TextDelta
 from anabranch.identity import LOCAL
 from anabranch.request import RunRequest
 from anabranch.runs.runs import Runs
-from anabranch.sinks.agui import encode
+from anabranch.sinks.agui import write
 from anabranch.sources.python import PythonSource
 
 SECRET = "sk-live-0123456789abcdef"
@@ -187,7 +187,7 @@ async def test_a_stream_that_cannot_be_written_ends_with_an_error_though_the_run
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = Stage()
-    monkeypatch.setitem(encode._WRITERS, MessageStarted, lambda encoder, fact: 1 / 0)
+    monkeypatch.setitem(write._WRITERS, MessageStarted, lambda encoder, fact: 1 / 0)
     async with served(App({"stage": stage})) as url:
         answer = await ask(url, "POST", "/agui", body())
         running = (await ask(url, "GET", "/runs/r1")).json["status"]

@@ -17,29 +17,30 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
-from msgspec.structs import asdict
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from . import __version__
-from .config import Agent, Config, Server
+from .config import Agent, CancelAfter, Config, Server
 from .errors import AnabranchError, ClientError, ConfigError, NotFound
 from .identity import LOCAL, Principal, identified
 from .request import RunRequest
+from .routes import routes as json_routes
 from .runs._base import OnDisconnect
+from .runs.asking import memory_key
 from .runs.runs import Runs
-from .sinks._gate import Batches
+from .runs.threads import Turn
+from .runs.watched import Watched
 from .sinks.agui.routes import routes as agui_routes
 from .sources._base import Source
 from .sources.python import PythonSource
+from .storage import open_storage
 from .transports.http import error_response
 
 logger = logging.getLogger("anabranch")
@@ -54,8 +55,10 @@ class App:
     """A server for ``agents``, by name: sources, async generator functions, or compiled LangGraph graphs.
 
     ``default`` answers ``POST /agui`` (the only agent, when there is one). ``principal`` says who a caller is; without
-    it everybody is one local user. ``on_disconnect`` is one policy, or one per agent. ``server`` has limits and times.
-    Raises ``ConfigError`` for an object that is no agent.
+    it everybody is one local user. ``on_disconnect`` is one policy, or one per agent: ``"continue"``, ``"cancel"``, or
+    the seconds that nobody may watch a run before it is cancelled. ``storage`` is where runs and threads are kept:
+    ``memory://``, or ``sqlite:///FILE``. ``server`` has limits and times. Raises ``ConfigError`` for an object that is
+    no agent, and for a storage that cannot be used.
     """
 
     def __init__(
@@ -65,11 +68,10 @@ class App:
         default: str | None = None,
         principal: Identify | None = None,
         on_disconnect: OnDisconnect | Mapping[str, OnDisconnect] = "continue",
+        storage: str = "memory://",
         server: Server | None = None,
     ) -> None:
-        self.settings = server or Server()
-        limits = self.settings
-        self.runs = Runs(kept=limits.kept_runs, kept_bytes=limits.kept_bytes, live=limits.live_runs)
+        self.settings = limits = server or Server()
         self._sources = {name: as_source(agent, name) for name, agent in agents.items()}
         self._default = default or (next(iter(agents)) if len(agents) == 1 else None)
         if self._default is not None and self._default not in self._sources:
@@ -77,12 +79,19 @@ class App:
         self._identify = principal
         self._on_disconnect = on_disconnect
         self._closing = {name: s.aclose for name, s in self._sources.items() if hasattr(s, "aclose")}
+        self._storage = open_storage(storage)
+        self.runs = Runs(
+            self._storage.log,
+            self._storage.table,
+            kept=limits.kept_runs,
+            kept_bytes=limits.kept_bytes,
+            live=limits.live_runs,
+        )
+        self._opening: asyncio.Task[int] | None = None
         self._asgi = Starlette(
             routes=[
-                *agui_routes(self, keep_alive_s=self.settings.keep_alive, body_limit=self.settings.body_limit),
-                Route("/runs/{run_id:path}", self._run, methods=["GET"]),
-                *[Route(path, self._health, methods=["GET"]) for path in _both("/", "/ping", "/health")],
-                *[Route(path, self._ready, methods=["GET"]) for path in _both("/ready")],
+                *agui_routes(self, keep_alive_s=limits.keep_alive, body_limit=limits.body_limit),
+                *json_routes(self),
             ],
             exception_handlers={
                 AnabranchError: _answer,
@@ -98,17 +107,34 @@ class App:
     def from_config(cls, config: Config, *, principal: Identify | None = None) -> App:
         """The server that ``config`` describes. Raises ``ConfigError`` when an agent cannot be made."""
         sources = {name: _configured(name, agent) for name, agent in config.agents.items()}
-        policies: dict[str, OnDisconnect] = {name: agent.on_disconnect for name, agent in config.agents.items()}
+        policies = {name: _policy(agent.on_disconnect) for name, agent in config.agents.items()}
         default = config.default
         if config.supervisor is not None:
             sources["supervisor"] = _supervisor(config, sources)
-            policies["supervisor"] = config.supervisor.on_disconnect
+            policies["supervisor"] = _policy(config.supervisor.on_disconnect)
             default = default or "supervisor"
-        return cls(sources, default=default, principal=principal, on_disconnect=policies, server=config.server)
+        return cls(
+            sources,
+            default=default,
+            principal=principal,
+            on_disconnect=policies,
+            storage=config.storage,
+            server=config.server,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
+        if scope["type"] == "http":
+            await self.open()  # not every server calls the lifespan
         await self._asgi(scope, receive, send)
+
+    async def open(self) -> None:
+        """End truthfully what a process before this one left running. Once; requests wait for it."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self.runs.recover(), name="recover")
+        if not self._opening.done():
+            await asyncio.wait((self._opening,))
+        self._opening.result()
 
     def run(self, *, host: str | None = None, port: int | None = None) -> None:
         """Serve until a signal, in the main thread, and stop with every promise kept; see ``anabranch.serve``.
@@ -129,7 +155,7 @@ class App:
             found = await found
         return identified(found)
 
-    async def start(self, principal: Principal, agent: str | None, request: RunRequest) -> Batches:
+    async def start(self, principal: Principal, agent: str | None, request: RunRequest) -> Watched:
         """``Gate.start``: begin or join a run of ``agent`` for ``principal``."""
         name = agent or self._default
         if name is None:
@@ -138,10 +164,14 @@ class App:
         if source is None:
             raise NotFound(f"there is no agent {name!r}; known: {', '.join(self._sources)}")
         policy = self._on_disconnect
-        if not isinstance(policy, str):
+        if isinstance(policy, Mapping):
             policy = policy.get(name, "continue")
         record = await self.runs.start(source, request, principal, agent=name, on_disconnect=policy)
-        return self.runs.watch(record)
+        return Watched(self.runs, record)
+
+    async def find(self, principal: Principal, run_id: str) -> Watched:
+        """``Gate.find``: a run of ``principal``."""
+        return Watched(self.runs, await self.runs.get(run_id, principal))
 
     async def stop(self, grace_s: float | None = None) -> None:
         """No new runs; live ones get their time, then a typed end. Closes the sources. May be called again."""
@@ -153,24 +183,32 @@ class App:
             for task in hanging:
                 task.cancel()
 
-    async def _run(self, request: Request) -> Response:
-        record = await self.runs.get(request.path_params["run_id"], await self.identify(request))
-        shown = ("run_id", "thread_id", "task_id", "agent", "status", "created_ms", "ended_ms", "continues")
-        fields = asdict(record)
-        return JSONResponse({name: fields[name] for name in shown if fields[name] is not None})
+    async def aclose(self) -> None:
+        """``stop``, and close the storage: nothing can be read any more. May be called again."""
+        await self.stop()
+        await self._storage.aclose()
 
-    async def _health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok", "name": "anabranch", "version": __version__})
+    @property
+    def agents(self) -> list[str]:
+        """The names of the agents."""
+        return list(self._sources)
 
-    async def _ready(self, request: Request) -> Response:
-        if self.runs.stopping:
-            return JSONResponse({"status": "stopping"}, status_code=503)
-        return JSONResponse({"status": "ready", "agents": list(self._sources)})
+    async def forget(self, turns: Sequence[Turn]) -> None:
+        """Make the agents forget a thread that was deleted."""
+        for agent, key in {(turn.record.agent, memory_key(turn.record)): None for turn in turns}:
+            forget = getattr(self._sources.get(agent), "forget", None)
+            if forget is not None:
+                await forget(key)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:
+        await self.open()
         yield
-        await self.stop()
+        await self.aclose()
+
+
+def _policy(configured: Literal["continue", "cancel"] | CancelAfter) -> OnDisconnect:
+    return configured.cancel_after if isinstance(configured, CancelAfter) else configured
 
 
 def as_source(agent: Any, name: str = "agent") -> Source:
@@ -200,6 +238,8 @@ async def _close(name: str, close: Callable[[], Awaitable[object]]) -> None:
 
 
 def _configured(name: str, agent: Agent) -> Source:
+    if agent.openai is not None:
+        return _openai(name, agent, agent.openai)
     if agent.a2a is None:
         return as_source(_imported(name, agent.python or ""), name)
     from .sources.a2a import A2ASource
@@ -218,6 +258,26 @@ def _configured(name: str, agent: Agent) -> Source:
         first_byte_s=times.first_byte,
         idle_s=times.idle,
     )
+
+
+def _openai(name: str, agent: Agent, url: str) -> Source:
+    from .sources.openai import OpenAISource
+
+    key = _secret(f"agents.{name}.api_key_env", agent.api_key_env) if agent.api_key_env else ""
+    times = agent.timeout
+    try:
+        return OpenAISource(
+            url,
+            model=agent.model or "",
+            api_key=key,
+            instructions=agent.instructions,
+            options=agent.options,
+            connect_s=times.connect,
+            first_byte_s=times.first_byte,
+            idle_s=times.idle,
+        )
+    except ConfigError as flaw:
+        raise ConfigError(f"agents.{name}: {flaw}") from None
 
 
 def _supervisor(config: Config, sources: Mapping[str, Source]) -> Source:
@@ -259,10 +319,6 @@ def _imported(name: str, path: str) -> Any:
     if not hasattr(found, attribute):
         raise ConfigError(f"agents.{name}.python: {module!r} has no {attribute!r}")
     return getattr(found, attribute)
-
-
-def _both(*paths: str) -> list[str]:
-    return [each for path in paths for each in ([path] if path == "/" else [path, path + "/"])]
 
 
 async def _answer(request: Request, error: Exception) -> Response:

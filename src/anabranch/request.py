@@ -80,8 +80,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the protocol lets a caller pass through unread (AG-UI ``forwardedProps``)."""
     parent_run_id: str | None = None
     memory_key: str = ""
-    """Names the conversation for what a source keeps of it. Two callers may use one ``thread_id`` for different threads,
-    and each branch of a thread (an edited or shortened conversation) is another conversation."""
+    """Names the conversation for what a source keeps of it. Two callers may use one ``thread_id`` for different
+    threads, and each branch of a thread (an edited or shortened conversation) is another conversation."""
 
     def last_user_text(self) -> str:
         """The text of the newest user message, ``""`` when there is none."""

@@ -1,15 +1,19 @@
 """Stopping one run: its text stays, its agent cleans up, and it has one end."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 import pytest
 
+from anabranch.errors import Cancelled, Conflict
 from anabranch.events import Event, RunFinished, RunStarted
 from anabranch.identity import LOCAL
 from anabranch.request import RunRequest
 from anabranch.runs import runner
+from anabranch.runs._base import Work
+from anabranch.runs.executors.local import LocalExecutor
 from anabranch.runs.machine import Status, status_of
 from anabranch.runs.runs import Runs
 from anabranch.sources.python import PythonTranslator
@@ -25,10 +29,17 @@ async def returns(request: RunRequest) -> Items:
     yield request.last_user_text()
 
 
+class Cancelling(LocalExecutor):
+    """Asks each run to stop before it has begun."""
+
+    def start(self, key: str, work: Work) -> None:
+        super().start(key, work)
+        self.cancel(key, Cancelled("The run was cancelled."))
+
+
 async def test_cancelled_before_its_first_step_the_agent_is_not_called() -> None:
-    runs, stage = Runs(), Stage()
+    runs, stage = Runs(executor=Cancelling()), Stage()
     record = await begun(runs, stage)
-    await runs.cancel("r1", LOCAL)
     entries = await followed(runs, record)
     assert [type(entry.event) for entry in entries] == [RunStarted, RunFinished]
     assert ended(entries)[1] == RunFinished(outcome="cancelled")
@@ -90,17 +101,21 @@ async def test_a_cancel_that_races_the_end_gives_one_end_and_a_status_that_agree
         stage.go.set()
     for _ in range(turns):
         await asyncio.sleep(0)  # noqa: TID251  one turn of the loop, to cancel at each step of the end
-    await runs.cancel("r1", LOCAL)
+    with contextlib.suppress(Conflict):  # it is over
+        await runs.cancel("r1", LOCAL)
     stage.go.set()
     _, end = ended(await followed(runs, record))
     assert (await runs.get("r1", LOCAL)).status is status_of(end)
     assert isinstance(end, RunFinished)
 
 
-async def test_cancelling_a_run_that_is_over_changes_nothing() -> None:
+async def test_a_run_that_is_over_cannot_be_cancelled_and_stays_as_it_is() -> None:
     runs = Runs()
     first = await outcome(runs, returns)
-    record = await runs.cancel("r1", LOCAL)
+    with pytest.raises(Conflict, match="nothing to cancel") as raised:
+        await runs.cancel("r1", LOCAL)
+    assert (raised.value.code, raised.value.status) == ("run_over", 409)
+    record = await runs.get("r1", LOCAL)
     assert record.status is Status.SUCCEEDED
     assert ended(await followed(runs, record)) == first
 

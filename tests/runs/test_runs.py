@@ -16,7 +16,7 @@ from anabranch.runs.machine import Status
 from anabranch.runs.runs import Runs
 from anabranch.sources.python import PythonSource
 
-from .staging import ANN, BOB, WAIT_S, Stage, asked, begun, ended, followed, said
+from .staging import ANN, BOB, WAIT_S, Signal, Stage, asked, begun, ended, followed, said
 
 Items = AsyncGenerator[Any, None]
 
@@ -224,9 +224,16 @@ async def test_under_cancel_leaving_after_the_end_changes_nothing() -> None:
 
 async def test_a_watcher_that_is_cancelled_has_left() -> None:
     runs, stage = Runs(), Stage()
-    record = await begun(runs, stage, on_disconnect="cancel")
-    watcher = asyncio.create_task(followed(runs, record))
-    await stage.waiting.wait()
+    record, watching = await begun(runs, stage, on_disconnect="cancel"), Signal()
+
+    async def watch() -> None:
+        async with runs.watch(record) as batches:
+            watching.set()
+            async for _ in batches:
+                pass
+
+    watcher = asyncio.create_task(watch())
+    await watching.wait()
     watcher.cancel()
     with pytest.raises(asyncio.CancelledError):
         await watcher

@@ -1,9 +1,9 @@
 """The contracts of the middle: the table of runs, and what executes them.
 
-**RunTable.** The sole authority on a run's owner and status, and the memory of its threads. ``create`` is atomic: of two
-callers with one ``(principal, run_id)`` one creates and the other gets the existing record; a second active run on one
-``(principal, thread)`` is refused. ``move`` and ``finish`` change the status by the table of ``machine`` and say whether
-they did, so that of two racing ends one wins. ``finish`` is one transaction with the log: a run is over in the table if
+**RunTable.** The sole authority on a run's owner and status, and the memory of its threads. ``create`` is atomic: of
+two callers with one ``(principal, run_id)`` one creates and the other gets the existing record; a second active run on
+one ``(principal, thread)`` is refused. ``move`` and ``finish`` change the status by the table of ``machine`` and say
+whether they did, so that of two racing ends one wins. ``finish`` is one transaction with the log: a run is over in the table if
 and only if its terminal event is in the log. Whoever has read the end may start the thread's next run. What it
 acknowledged is kept as the log keeps what it acknowledged.
 
@@ -83,10 +83,10 @@ class RunTable(Protocol):
     async def create(
         self, record: RunRecord, given: tuple[Message, ...] = (), before: str | None = None
     ) -> RunRecord | None:
-        """Add ``record`` with the messages it was given and return it, or the one that has its ``(principal, run_id)``.
+        """Add ``record`` with the messages it was given and return it, or the run that has its ``(principal, run_id)``.
 
-        None, and nothing is added, when the newest run of the thread is not the one with the key ``before`` (None: there
-        is none): look at the thread again. Raises ``Conflict`` on a busy thread, which comes before that.
+        None, and nothing is added, when the newest run of the thread is not the one with the key ``before`` (None: it
+        has none): look at the thread again. Raises ``Conflict`` on a busy thread, which comes before that.
         """
 
     async def find(self, principal: str, run_id: str) -> RunRecord | None:

@@ -18,12 +18,13 @@ from contextlib import aclosing
 from typing import Any
 
 from ..errors import AnabranchError, ServerError, SourceError
-from ..events import AgentFailed, Event, RunFailed, RunFinished, RunStarted, Terminal, encode
+from ..events import AgentFailed, Event, RunFailed, RunFinished, RunStarted, encode
 from ..grammar import Grammar
 from ..log._base import Entry, RunLog
 from ..request import RunRequest
 from ..scope import Scope, entered
-from ..sources._base import Source, Translator
+from ..sources._base import Source, Tape, Translator
+from ..transcript import Transcript
 from ._base import RunRecord, Stop
 
 logger = logging.getLogger("anabranch")
@@ -42,15 +43,34 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def started(record: RunRecord) -> RunStarted:
+    """The first event of a run."""
+    return RunStarted(
+        run_id=record.run_id,
+        thread_id=record.thread_id,
+        task_id=record.task_id,
+        agent_name=record.agent,
+        parent_run_id=record.parent_run_id,
+        continues=record.continues,
+    )
+
+
+def length(event: Event) -> int:
+    """What an event counts for, in bytes or so."""
+    delta = getattr(event, "delta", None)
+    return 100 + (len(delta) if isinstance(delta, str) else len(encode(event)))
+
+
 class Writer:
     """One run's way into the log: stamps events and appends them in natural batches, until the terminal one.
 
-    ``finish`` is awaited before the terminal event is appended: whoever has read the end may start the next run.
-    ``task`` raises what the log or ``finish`` raised.
+    The batch with the terminal event goes to ``finish`` instead, which ends the run in the table too. ``transcript`` is
+    what the run has said so far. ``task`` raises what the log or ``finish`` raised.
     """
 
-    def __init__(self, log: RunLog, record: RunRecord, finish: Callable[[Terminal], Awaitable[object]]) -> None:
+    def __init__(self, log: RunLog, record: RunRecord, finish: Callable[[list[Entry]], Awaitable[object]]) -> None:
         self._log, self._finish = log, finish
+        self.transcript = Transcript()
         self._key, self._epoch = record.key, record.epoch
         self._seq = 0
         self._waiting: list[Entry] = []
@@ -64,7 +84,8 @@ class Writer:
         at_ms = now_ms()
         for event in events:
             self._seq += 1
-            self.size += 100 + _length(event)
+            self.size += length(event)
+            self.transcript.feed(event)
             self._waiting.append(Entry(self._seq, self._epoch, at_ms, event))
         self._wake.set()
 
@@ -87,19 +108,23 @@ class Writer:
                     self._wake.clear()
                     await self._wake.wait()
                 batch, self._waiting = self._waiting, []
-                if over := isinstance(end := batch[-1].event, RunFinished | RunFailed):
-                    await self._finish(end)
-                await self._log.append(self._key, batch)
+                if over := isinstance(batch[-1].event, RunFinished | RunFailed):
+                    await self._finish(batch)
+                else:
+                    await self._log.append(self._key, batch)
                 self._flushed.set()
         finally:
             self._flushed.set()
 
 
 class Runner:
-    """One run, executed once. How it ended is its terminal event."""
+    """One run, executed once. How it ended is its terminal event. ``tape`` gets the source's items."""
 
-    def __init__(self, source: Source, request: RunRequest, record: RunRecord, writer: Writer) -> None:
+    def __init__(
+        self, source: Source, request: RunRequest, record: RunRecord, writer: Writer, tape: Tape | None = None
+    ) -> None:
         self._source, self._request, self._record, self._writer = source, request, record, writer
+        self._tape = tape
         self._names = (record.run_id, record.agent)
         self._grammar = Grammar()
         self._translator: Translator | None = None
@@ -111,16 +136,7 @@ class Runner:
     async def run(self, stop: Stop) -> None:
         """Execute the run until its terminal event is in the log. Raises only what the log raised."""
         record = self._record
-        self._feed(
-            RunStarted(
-                run_id=record.run_id,
-                thread_id=record.thread_id,
-                task_id=record.task_id,
-                agent_name=record.agent,
-                parent_run_id=self._request.parent_run_id,
-                continues=record.continues,
-            )
-        )
+        self._feed(started(record))
         self._reading = asyncio.create_task(self._read(), name=f"agent {record.agent!r} of run {record.run_id!r}")
         self._reading.add_done_callback(self._report)
         self._end(await self._until_over(stop))
@@ -134,6 +150,8 @@ class Runner:
             self._loop.call_soon_threadsafe(self._emitted, event)
 
     def _emitted(self, event: Event) -> None:
+        if self._tape:
+            self._tape.event(event)
         over = self._grammar.ended
         self._feed(event)
         if self._grammar.ended and not over:
@@ -145,6 +163,8 @@ class Runner:
             with entered(Scope(self.emit)):
                 async with aclosing(self._source.open(self._request)) as items:
                     async for item in items:
+                        if self._tape:
+                            self._tape.item(item)
                         for event in () if self._grammar.ended else translator.feed(item):
                             self._feed(event)
                         if self._grammar.ended or self._stopped:
@@ -182,6 +202,8 @@ class Runner:
             self._reading.cancel()
 
     def _end(self, error: BaseException | None) -> None:
+        if self._tape:
+            self._tape.end(error)
         try:
             for event in self._translator.close(error) if self._translator and not self._grammar.ended else ():
                 self._feed(event)
@@ -212,8 +234,3 @@ class Runner:
         if self._writer.size > OUTPUT_LIMIT and not self._grammar.ended:
             limit = f"The agent wrote more than {OUTPUT_LIMIT} characters."
             self._writer.put(self._grammar.close(SourceError(limit, code="output_limit")))
-
-
-def _length(event: Event) -> int:
-    delta = getattr(event, "delta", None)
-    return len(delta) if isinstance(delta, str) else len(encode(event))

@@ -6,29 +6,27 @@ from any point.
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import logging
-import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from urllib.parse import quote
-
-import msgspec
-from msgspec.structs import replace
 
 from ..errors import Cancelled, Conflict, NotFound, ServerError, ServerStopping
-from ..events import RunFailed, Terminal
+from ..events import RunFailed, RunFinished
 from ..identity import Principal, require
 from ..log._base import Entry, RunLog
 from ..log.memory import MemoryLog
 from ..request import RunRequest
-from ..sources._base import Source
-from ._base import Executor, OnDisconnect, RunRecord, RunTable, Stop
+from ..sources._base import Source, Tape
+from ._base import Executor, Kept, OnDisconnect, RunRecord, RunTable, Stop
+from .asking import Asking
 from .executors.local import LocalExecutor
-from .machine import Status, status_of
+from .machine import FINAL, Status, status_of
 from .memory import MemoryTable
+from .recovery import bury
 from .runner import Runner, Writer, now_ms
+from .threads import Turn
 
 logger = logging.getLogger("anabranch")
 
@@ -36,12 +34,17 @@ KEPT = 1000
 KEPT_BYTES = 256 * 2**20
 LIVE = 1000
 
+_LOOKS = 20  # at a thread that moves on while it is looked at
+
+Record = Callable[[Source, RunRequest, str], Tape | None]
+"""Gives a run of a source, by an agent's name, the tape that keeps its items."""
+
 
 class Runs:
     """All runs of one server.
 
     The newest ``kept`` finished runs stay readable as far as they fit into ``kept_bytes``; none goes while it is
-    watched. No more than ``live`` run at once.
+    watched. No more than ``live`` run at once. ``record`` may keep what sources give.
     """
 
     def __init__(
@@ -53,21 +56,37 @@ class Runs:
         kept: int = KEPT,
         kept_bytes: int = KEPT_BYTES,
         live: int = LIVE,
+        record: Record | None = None,
     ) -> None:
-        self._log = log or MemoryLog()
-        self._table = table or MemoryTable()
+        self.log = log or MemoryLog()
+        self.table = table or MemoryTable(self.log)
         self._executor = executor or LocalExecutor()
-        self._kept, self._kept_bytes, self._most_live = kept, kept_bytes, live
+        self._most, self._most_live = Kept(kept, kept_bytes), live
+        self._record = record
         self._live: set[str] = set()
-        self._sizes: dict[str, int] = {}
-        self._kept_size = 0
+        self._kept: Kept | None = None
+        self._forgetting = asyncio.Lock()
         self._watchers: dict[str, int] = {}
+        self._leaving: dict[str, asyncio.TimerHandle] = {}
         self._stopping = False
 
     @property
     def stopping(self) -> bool:
         """Whether ``stop`` was called: no new run starts."""
         return self._stopping
+
+    @property
+    def leaving(self) -> set[str]:
+        """The keys of the runs that nobody watches and that are cancelled if nobody comes back."""
+        return set(self._leaving)
+
+    async def recover(self) -> int:
+        """End the runs that a process before this one left behind; how many. Before any run is started."""
+        left = [record for each in await self.table.active() if (record := await self.table.take(each.key))]
+        for record in left:
+            logger.warning("run %s of %r was cut off when its server stopped", record.run_id, record.agent)
+            await bury(self.log, self.table, record, now_ms())
+        return len(left)
 
     async def start(
         self,
@@ -81,45 +100,44 @@ class Runs:
         """Start a run, or find the one that this very request started before.
 
         Raises ``ServerStopping`` for a new run during a stop, ``ServerError`` when there are too many, ``Conflict``
-        when the run id has another input or the thread is busy.
+        when the run id has another input, the thread is busy, or a question is answered that nobody asked.
         """
-        full = len(self._live) >= self._most_live
-        if (self._stopping or full) and await self._table.find(principal.id, request.run_id) is None:
-            if self._stopping:
-                raise ServerStopping("The server is stopping; ask again.")
-            text = f"The server has {self._most_live} live runs, as many as it may; ask again."
-            raise ServerError(text, code="too_many_runs", retryable=True)
-        fresh = RunRecord(
-            key=uuid.uuid4().hex,
-            run_id=request.run_id,
-            principal=principal.id,
-            thread_id=request.thread_id,
-            task_id=uuid.uuid4().hex,
-            agent=agent,
-            status=Status.QUEUED,
-            digest=_digest(agent, request),
-            created_ms=now_ms(),
-            on_disconnect=on_disconnect,
-        )
-        named = replace(request, memory_key=f"{quote(principal.id, safe='')}:{request.thread_id}")
-        record = await self._table.create(fresh)
-        if record.key == fresh.key:
-            try:
-                self._executor.start(record.key, partial(self._execute, source, named, record))
-            except BaseException:
-                await self._abandon(record, ServerError("This run could not be started."))
-                raise
-        elif record.digest != fresh.digest:
-            raise Conflict(f"run {request.run_id!r} exists with another input: use a new run id", code="run_id_taken")
+        asking = Asking(request, principal.id, agent, on_disconnect)
+        record = await self.table.find(principal.id, request.run_id)
+        if record is None:
+            self._refuse()
+            # A task of its own: a run that was created is executed, whatever happens to its caller.
+            beginning = asyncio.create_task(self._begin(source, asking), name=f"begin {request.run_id!r}")
+            beginning.add_done_callback(lambda task: task.cancelled() or task.exception())
+            record = await asyncio.shield(beginning)
+        if record.digest != asking.digest or record.forgotten:
+            gone = "is over and no longer kept" if record.forgotten else "exists with another input"
+            raise Conflict(f"run {request.run_id!r} {gone}: use a new run id", code="run_id_taken")
         return record
 
     async def get(self, run_id: str, principal: Principal) -> RunRecord:
-        """The caller's run. Raises ``NotFound``, also for somebody else's."""
-        record = await self._table.find(principal.id, run_id)
-        if record is None:
+        """The caller's run. Raises ``NotFound``, also for somebody else's and for one that is no longer kept."""
+        record = await self.table.find(principal.id, run_id)
+        if record is None or record.forgotten:
             raise NotFound(f"there is no run {run_id!r}")
         require(principal, "read", record.principal, f"run {run_id!r}")
         return record
+
+    async def thread(self, thread_id: str, principal: Principal) -> Sequence[Turn]:
+        """The caller's thread. Raises ``NotFound``."""
+        turns = await self.table.turns(principal.id, thread_id)
+        if not turns:
+            raise NotFound(f"there is no thread {thread_id!r}")
+        return turns
+
+    async def delete_thread(self, thread_id: str, principal: Principal) -> Sequence[Turn]:
+        """Forget the caller's thread; what it was. Raises ``NotFound``, and ``Conflict`` while a run of it is live."""
+        turns = await self.thread(thread_id, principal)
+        async with self._forgetting:
+            for key in await self.table.delete_thread(principal.id, thread_id):
+                await self.log.delete(key)
+            self._kept = None
+        return turns
 
     @asynccontextmanager
     async def watch(self, record: RunRecord, after: int = 0) -> AsyncGenerator[AsyncIterator[Sequence[Entry]], None]:
@@ -130,24 +148,30 @@ class Runs:
         """
         key = record.key
         self._watchers[key] = self._watchers.get(key, 0) + 1
+        if leaving := self._leaving.pop(key, None):
+            leaving.cancel()
         try:
-            kept = await self._table.find(record.principal, record.run_id)
-            if kept is None or kept.key != key:
-                raise NotFound(f"there is no run {record.run_id!r}")
-            async with aclosing(self._log.tail(key, after)) as batches:
+            if key not in self._live:
+                kept = await self.table.find(record.principal, record.run_id)
+                if kept is None or kept.key != key or kept.forgotten:
+                    raise NotFound(f"there is no run {record.run_id!r}")
+            async with aclosing(self.log.tail(key, after)) as batches:
                 yield batches
         finally:
             self._watchers[key] -= 1
             if not self._watchers[key]:
                 del self._watchers[key]
-                if record.on_disconnect == "cancel":
-                    self._executor.cancel(key, Cancelled("The last watcher left."))
+                self._left_alone(record)
 
     async def cancel(self, run_id: str, principal: Principal) -> RunRecord:
-        """Cancel the caller's run; returns at once, the run ends with ``cancelled``. No effect on one that is over."""
+        """Cancel the caller's run; returns at once, the run ends with ``cancelled``.
+
+        Again while it stops changes nothing. Raises ``Conflict`` ``run_over`` for one that is over.
+        """
         record = await self.get(run_id, principal)
         require(principal, "cancel", record.principal, f"run {run_id!r}")
-        self._executor.cancel(record.key, Cancelled("The run was cancelled."))
+        if record.status in FINAL or not self._executor.cancel(record.key, Cancelled("The run was cancelled.")):
+            raise Conflict(f"run {run_id!r} is over: there is nothing to cancel", code="run_over")
         return record
 
     async def stop(self, grace_s: float) -> None:
@@ -155,45 +179,105 @@ class Runs:
         self._stopping = True
         await self._executor.stop(grace_s)
 
-    async def _execute(self, source: Source, request: RunRequest, record: RunRecord, stop: Stop) -> None:
-        async def finish(terminal: Terminal) -> None:
-            if isinstance(terminal, RunFailed):
-                logger.warning("run %s of %r: %s: %s", record.run_id, record.agent, terminal.code, terminal.message)
-            self._live.discard(record.key)
-            await self._table.move(record.key, status_of(terminal), now_ms())
+    # --- starting ----------------------------------------------------------------------------------------------
 
-        self._live.add(record.key)
-        writer = Writer(self._log, record, finish)
+    def _refuse(self) -> None:
+        if self._stopping:
+            raise ServerStopping("The server is stopping; ask again.")
+        if len(self._live) >= self._most_live:
+            text = f"The server has {self._most_live} live runs, as many as it may; ask again."
+            raise ServerError(text, code="too_many_runs", retryable=True)
+
+    async def _begin(self, source: Source, asking: Asking) -> RunRecord:
+        """Create the run and execute it, or find the one that somebody else created just now."""
+        for _ in range(_LOOKS):
+            turns = await self.table.turns(asking.principal, asking.request.thread_id)
+            plan = asking.after(turns, now_ms())
+            made = await self.table.create(plan.record, plan.place.given, plan.place.before)
+            if made is not None:
+                break
+        else:
+            text = f"thread {asking.request.thread_id!r} does not come to rest: ask again"
+            raise Conflict(text, code="thread_busy")
+        if made.key == plan.record.key:
+            self._live.add(made.key)
+            try:
+                self._executor.start(made.key, partial(self._execute, source, plan.request, made))
+            except BaseException:
+                self._live.discard(made.key)
+                await self._abandon(made, ServerError("This run could not be started."))
+                raise
+        return made
+
+    # --- executing ---------------------------------------------------------------------------------------------
+
+    async def _execute(self, source: Source, request: RunRequest, record: RunRecord, stop: Stop) -> None:
+        key = record.key
+
+        async def finish(entries: list[Entry]) -> None:
+            end = entries[-1].event
+            assert isinstance(end, RunFinished | RunFailed)
+            if isinstance(end, RunFailed):
+                logger.warning("run %s of %r: %s: %s", record.run_id, record.agent, end.code, end.message)
+            size, outcome = record.size + writer.size, writer.transcript.outcome()
+            self._live.discard(key)
+            if not await self.table.finish(key, entries, status_of(end), now_ms(), outcome, size):
+                raise ServerError("This run is not in the table of runs.")
+            if self._kept is not None:
+                self._kept = Kept(self._kept.runs + 1, self._kept.size + size)
+
+        writer = Writer(self.log, record, finish)
         try:
-            await self._table.move(record.key, Status.RUNNING, now_ms())
-            await Runner(source, request, record, writer).run(stop)
+            await self.table.move(key, Status.RUNNING, now_ms())
+            tape = self._record(source, request, record.agent) if self._record else None
+            await Runner(source, request, record, writer, tape).run(stop)
         except Exception:
             logger.exception("run %s: its log could not be written", record.run_id)
             await self._abandon(record, ServerError("The log of this run cannot be written.", code="log_failed"))
         finally:
-            self._live.discard(record.key)
-        self._sizes[record.key] = writer.size
-        self._kept_size += writer.size
+            self._live.discard(key)
+            if leaving := self._leaving.pop(key, None):
+                leaving.cancel()
         await self._forget_old()
 
     async def _abandon(self, record: RunRecord, reason: ServerError) -> None:
         """End a run that cannot write its own end."""
-        self._log.abandon(record.key, reason)
-        await self._table.move(record.key, Status.FAILED, now_ms())
+        self.log.abandon(record.key, reason)
+        self._kept = None
+        try:
+            await self.table.move(record.key, Status.FAILED, now_ms())
+        except Exception:  # then it ends when the next process looks after it
+            logger.exception("run %s: its end could not be written", record.run_id)
+
+    # --- leaving and forgetting --------------------------------------------------------------------------------
+
+    def _left_alone(self, record: RunRecord) -> None:
+        """Nobody watches the run any more."""
+        policy, key = record.on_disconnect, record.key
+        if policy == "cancel":
+            self._cancel_unwatched(key)
+        elif policy != "continue" and key in self._live:
+            loop = asyncio.get_running_loop()
+            self._leaving[key] = loop.call_later(policy, self._cancel_unwatched, key)
+
+    def _cancel_unwatched(self, key: str) -> None:
+        self._leaving.pop(key, None)
+        self._executor.cancel(key, Cancelled("The last watcher left."))
 
     async def _forget_old(self) -> None:
-        for record in await self._table.ended() if self._keeps_too_much() else ():
-            if record.key not in self._watchers:
-                self._kept_size -= self._sizes.pop(record.key, 0)
-                await self._table.delete(record.key)
-                await self._log.delete(record.key)
-                if not self._keeps_too_much():
-                    return
+        async with self._forgetting:
+            if self._kept is None:
+                self._kept = await self.table.kept()
+            while self._keeps_too_much():
+                before = self._kept
+                for record in await self.table.ended():
+                    if record.key not in self._watchers and self._keeps_too_much():
+                        await self.table.forget(record.key)
+                        await self.log.delete(record.key)
+                        self._kept = Kept(self._kept.runs - 1, self._kept.size - record.size)
+                if self._kept == before:
+                    return  # all that is left is watched
 
     def _keeps_too_much(self) -> bool:
-        return len(self._sizes) > self._kept or self._kept_size > self._kept_bytes
-
-
-def _digest(agent: str, request: RunRequest) -> str:
-    """Of what is asked of whom; the order of keys in a JSON object is no difference."""
-    return hashlib.sha256(agent.encode() + b"\0" + msgspec.json.encode(request, order="sorted")).hexdigest()
+        kept, most = self._kept, self._most
+        return kept is not None and (kept.runs > most.runs or kept.size > most.size)

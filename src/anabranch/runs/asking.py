@@ -1,0 +1,102 @@
+"""A request on its way to become a run: where it belongs in its thread, and what its source is then asked."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from ..errors import Conflict
+from ..request import Resume, RunRequest
+from ._base import OnDisconnect, RunRecord
+from .machine import Status
+from .threads import Place, Turn, place
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A run that may be created, its place in the thread, and the request that its source gets."""
+
+    record: RunRecord
+    place: Place
+    request: RunRequest
+
+
+class Asking:
+    """One caller's request. ``digest`` is of what is asked of whom: the same run id with another one is a conflict."""
+
+    def __init__(self, request: RunRequest, principal: str, agent: str, on_disconnect: OnDisconnect) -> None:
+        self.request, self.principal = request, principal
+        self._agent, self._on_disconnect = agent, on_disconnect
+        # The order of keys in a JSON object is no difference.
+        self.digest = hashlib.sha256(agent.encode() + b"\0" + msgspec.json.encode(request, order="sorted")).hexdigest()
+
+    def after(self, turns: Sequence[Turn], at_ms: int) -> Planned:
+        """The run that it makes in a thread with ``turns``.
+
+        Raises ``Conflict`` ``unknown_interrupt`` when it answers a question that is not open.
+        """
+        asked = self.request
+        found = place(turns, asked.messages)
+        answered = turns[-1] if asked.resume and turns else None
+        if answered is not None:
+            found = _onward(found, answered, turns)
+        key = uuid.uuid4().hex
+        branch = key if found.forks else found.branch
+        record = RunRecord(
+            key=key,
+            run_id=asked.run_id,
+            principal=self.principal,
+            thread_id=asked.thread_id,
+            task_id=answered.record.task_id if answered else uuid.uuid4().hex,
+            agent=self._agent,
+            status=Status.QUEUED,
+            digest=self.digest,
+            created_ms=at_ms,
+            continues=answered.record.run_id if answered else None,
+            on_disconnect=self._on_disconnect,
+            parent=found.parent,
+            upto=found.upto,
+            branch=branch,
+            parent_run_id=asked.parent_run_id,
+            size=len(msgspec.json.encode(found.given)),
+        )
+        said = [message for message in asked.messages if message.role in ("system", "developer")]
+        request = replace(
+            asked,
+            messages=(*said, *found.history, *found.given),
+            news=len(found.given),
+            resume=_named(asked.resume, answered),
+            memory_key=memory_key(record),
+        )
+        return Planned(record, found, request)
+
+
+def memory_key(record: RunRecord) -> str:
+    """The name of the conversation that a run belongs to; no two branches, threads or principals share one."""
+    thread = f"{quote(record.principal, safe='')}:{record.thread_id}"
+    return f"{record.branch}@{thread}" if record.branch else thread
+
+
+def _onward(found: Place, answered: Turn, turns: Sequence[Turn]) -> Place:
+    """An answer goes on from the run that asked, whatever the client's copy of the conversation looks like."""
+    if not found.forks and found.parent == answered.record.key and not found.upto:
+        return found
+    return place(turns, ())
+
+
+def _named(answers: Sequence[Resume], turn: Turn | None) -> tuple[Resume, ...]:
+    """``answers`` with the names that the source gave its questions."""
+    if turn is None:
+        return tuple(answers)
+    asked = turn.outcome.asked if turn.outcome else ()
+    names = {each.origin_id: each.origin_id for each in asked} | {each.interrupt_id: each.origin_id for each in asked}
+    for answer in answers:
+        if answer.interrupt_id not in names:
+            known = ", ".join(repr(each.interrupt_id) for each in asked) or "none"
+            problem = f"thread {turn.record.thread_id!r} has no open question {answer.interrupt_id!r}; open: {known}"
+            raise Conflict(problem, code="unknown_interrupt")
+    return tuple(replace(each, interrupt_id=names[each.interrupt_id] or each.interrupt_id) for each in answers)

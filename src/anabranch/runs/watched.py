@@ -1,0 +1,57 @@
+"""One run as its reader sees it: what ``sinks._gate`` calls a watched run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from msgspec.structs import replace
+
+from ..log._base import Bounds, Checkpoint, Entry
+from ..request import Message
+from ._base import RunRecord
+from .runs import Runs
+from .threads import conversation
+
+
+class Watched:
+    """A run that its caller may read."""
+
+    def __init__(self, runs: Runs, record: RunRecord) -> None:
+        self._runs, self._log, self.record = runs, runs.log, record
+
+    @property
+    def run_id(self) -> str:
+        """The caller's id of it."""
+        return self.record.run_id
+
+    @property
+    def thread_id(self) -> str:
+        """The caller's id of its thread."""
+        return self.record.thread_id
+
+    def watch(self, after: int = 0) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Entry]]]:
+        """``Runs.watch``."""
+        return self._runs.watch(self.record, after)
+
+    async def bounds(self) -> Bounds:
+        """``RunLog.bounds``."""
+        return await self._log.bounds(self.record.key)
+
+    async def read(self, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
+        """``RunLog.read``."""
+        return await self._log.read(self.record.key, after, limit)
+
+    async def history(self) -> tuple[Message, ...]:
+        """The conversation before what this run wrote."""
+        key = self.record.key
+        turns = await self._runs.table.turns(self.record.principal, self.record.thread_id)
+        return conversation([replace(turn, outcome=None) if turn.record.key == key else turn for turn in turns], key)
+
+    async def checkpoint(self, reader: str, upto: int) -> Checkpoint | None:
+        """``RunLog.checkpoint``."""
+        return await self._log.checkpoint(self.record.key, reader, upto)
+
+    def keep_checkpoint(self, reader: str, checkpoint: Checkpoint) -> None:
+        """``RunLog.keep_checkpoint``."""
+        self._log.keep_checkpoint(self.record.key, reader, checkpoint)
