@@ -14,7 +14,7 @@ from ..errors import Conflict
 from ..request import Resume, RunRequest
 from ._base import OnDisconnect, RunRecord
 from .machine import Status
-from .threads import Place, Turn, place
+from .threads import Place, Turn, conversation, place
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -64,10 +64,11 @@ class Asking:
             parent_run_id=asked.parent_run_id,
             size=len(msgspec.json.encode(found.given)),
         )
-        said = [message for message in asked.messages if message.role in ("system", "developer")]
+        told = {message.id for message in found.history}
+        rules = [each for each in asked.messages if each.role in ("system", "developer") and each.id not in told]
         request = replace(
             asked,
-            messages=(*said, *found.history, *found.given),
+            messages=(*rules, *found.history, *found.given),
             news=len(found.given),
             resume=_named(asked.resume, answered),
             memory_key=memory_key(record),
@@ -85,7 +86,8 @@ def _onward(found: Place, answered: Turn, turns: Sequence[Turn]) -> Place:
     """An answer goes on from the run that asked, whatever the client's copy of the conversation looks like."""
     if not found.forks and found.parent == answered.record.key and not found.upto:
         return found
-    return place(turns, ())
+    known = {message.id for message in conversation(turns)}
+    return place(turns, [message for message in found.given if message.id not in known])
 
 
 def _named(answers: Sequence[Resume], turn: Turn | None) -> tuple[Resume, ...]:
