@@ -10,18 +10,15 @@ import oracles
 import pytest
 from cases import CASES, Case
 from referee import Referee
+from sinks.watching import ASKED, MODERN, OLD, START, frames, lawful, logged
 
 from anabranch import events as ev
 from anabranch.encodable import whole
 from anabranch.errors import Cancelled, SourceError
 from anabranch.grammar import Grammar
-from anabranch.log._base import Entry
 from anabranch.sinks.agui.encode import AguiEncoder
 from anabranch.sinks.agui.profile import Profile
 
-START = ev.RunStarted(run_id="run-1", thread_id="thread-1", task_id="run-1", agent_name="supervisor")
-AT_MS = 1_700_000_000_000
-MODERN, OLD, ASKED = Profile(True, "native"), Profile(False, "steps"), Profile(False, "native")
 READERS = {MODERN: ("1.0.0",), OLD: oracles.CLIENTS, ASKED: oracles.CLIENTS}
 """What reads each profile: a client before 1.0 cannot take what only a client of 1.0 is sent."""
 
@@ -32,13 +29,6 @@ ENDINGS: tuple[BaseException | None, ...] = (
 )
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-
-
-def lawful(items: Iterable[ev.Event], error: BaseException | None = None) -> list[ev.Event]:
-    """What the grammar lets out of a source's items, to the end."""
-    grammar = Grammar()
-    out = [event for item in (START, *items) for event in grammar.feed(item)]
-    return out + grammar.close(error)
 
 
 def heard(items: Iterable[ev.Event]) -> Iterator[ev.Event]:
@@ -52,16 +42,6 @@ def heard(items: Iterable[ev.Event]) -> Iterator[ev.Event]:
             return
         if not silenced:
             yield item
-
-
-def logged(events: Iterable[ev.Event]) -> list[Entry]:
-    """Entries as a log gives them back."""
-    return [Entry(seq, 1, AT_MS + seq, ev.decode(ev.encode(event))) for seq, event in enumerate(events, 1)]
-
-
-def frames(entries: Iterable[Entry], profile: Profile) -> list[bytes]:
-    encoder = AguiEncoder(profile)
-    return [frame for entry in entries for frame in encoder.feed(entry)]
 
 
 def said(items: Iterable[ev.Event]) -> dict[str, str]:
@@ -140,16 +120,29 @@ def test_the_judges_in_python_accept_a_case_wherever_it_is_cut(case: Case) -> No
 
 
 @every_case
-def test_a_reader_that_comes_back_gets_the_same_frames_after_any_cursor(case: Case) -> None:
+def test_an_encoder_goes_on_from_its_state_after_any_entry_as_if_it_had_never_stopped(case: Case) -> None:
+    entries = logged(lawful(case.items))
+    for profile in READERS:
+        encoder = AguiEncoder(profile)
+        told = [(encoder.state(), encoder.feed(entry)) for entry in entries]
+        for seen in range(len(entries)):
+            heir = AguiEncoder.restored(profile, told[seen][0])
+            assert heir is not None
+            for entry, (state, written) in zip(entries[seen:], told[seen:], strict=True):
+                assert heir.state() == state, (seen, entry)
+                assert heir.feed(entry) == written, (seen, entry)
+            assert heir.ended and not heir.close()
+            assert heir.state() == encoder.state()
+        last = AguiEncoder.restored(profile, encoder.state())
+        assert last is not None and last.ended
+
+
+@every_case
+def test_a_cursor_is_unique_and_not_bound_to_the_kind_of_client_that_got_it(case: Case) -> None:
     entries = logged(lawful(case.items))
     for profile in READERS:
         stream = frames(entries, profile)
-        for seen in range(len(entries) + 1):
-            encoder = AguiEncoder(profile)
-            before = [frame for entry in entries[:seen] for frame in encoder.feed(entry)]
-            assert [frame for entry in entries[seen:] for frame in encoder.feed(entry)] == stream[len(before) :]
         assert len({*cursors(stream)}) == len(stream)
-        # A cursor is not bound to the generation of the client that got it.
         assert cursors(stream) == cursors(frames(entries, MODERN))
 
 

@@ -26,6 +26,10 @@ class Watched(Protocol):
     def run_id(self) -> str:
         """The caller's id of it."""
 
+    @property
+    def thread_id(self) -> str:
+        """The caller's id of its thread."""
+
     def watch(self, after: int = 0) -> Batches:
         """Follow it from the entry after ``after`` to its end. Whoever leaves before that is a watcher who left."""
 

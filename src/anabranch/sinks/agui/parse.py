@@ -65,12 +65,19 @@ def parse(
             ),
             options=given.forwarded_props,
         )
-        asked = (query or {}).get("subagents") or (headers or {}).get(SUBAGENTS_HEADER)
-        return request, Profile.negotiate(given.protocol_version, asked)
+        return request, readable(given.protocol_version, headers or {}, query or {})
     except RecursionError:
         raise ClientError("the body is nested too deeply", code="bad_json") from None
     except ValueError:  # a converter's; what is refused on purpose is a ClientError already
         raise ClientError("the body holds a number that is too long to be read", code="bad_json") from None
+
+
+def readable(version: str | None, headers: Mapping[str, str], query: Mapping[str, str]) -> Profile:
+    """What a client can read that declares ``version`` and may ask for a way of telling sub-agents.
+
+    Raises ``ClientError``.
+    """
+    return Profile.negotiate(version, query.get("subagents") or headers.get(SUBAGENTS_HEADER))
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------

@@ -92,20 +92,3 @@ def part(content: ev.Part) -> dict[str, Any]:
         "name": content.name,
     }
     return {name: value for name, value in fields.items() if value not in ("", None)}
-
-
-def result_text(returned: ev.ToolReturned) -> str:
-    """A tool's result as one string: older clients take nothing else. An error's text is in it."""
-    text = returned.content or "\n".join(
-        item.text if item.kind == "text" else _encode(item.data).decode()
-        for item in returned.parts
-        if item.kind != "file"
-    )
-    error = returned.error or ""
-    return text if error in text else f"{text}\n{error}".lstrip("\n")
-
-
-def result_parts(returned: ev.ToolReturned) -> list[ev.Part]:
-    """The parts of a tool's result that ``result_text`` does not show."""
-    shown = ("text",) if returned.content else ("text", "json")
-    return [item for item in returned.parts if item.kind not in shown]
