@@ -282,10 +282,13 @@ async def test_a_client_that_does_not_read_cannot_hold_the_server(folder: Path) 
         assert await server.exit() == 0
 
 
-async def test_a_server_that_is_killed_leaves_no_process_and_can_be_started_again_on_its_port(folder: Path) -> None:
+async def test_a_server_that_is_killed_leaves_no_process_and_the_next_one_ends_its_runs(folder: Path) -> None:
+    shown = b""
     async with serving(folder, "1h") as server:
         async with sent(server.url, "POST", "/agui", body()) as wire:
-            await hello(wire)
+            assert (await wire.head())[0] == 200
+            while b"hello" not in shown:
+                shown += await wire.chunk()
             assert server.children() == []
             server.signal(signal.SIGKILL)
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
@@ -293,9 +296,30 @@ async def test_a_server_that_is_killed_leaves_no_process_and_can_be_started_agai
         assert await server.exit() == -signal.SIGKILL
     port = server.url.rpartition(":")[2]
     (folder / "anabranch.yaml").write_text(CONFIG.replace("port: 0", f"port: {port}"))
+    for _ in range(2):  # and it stays so
+        async with serving(folder, "0") as again:
+            assert again.url == server.url
+            whole = await ask(again.url, "GET", "/runs/r1/agui")
+            assert whole.body.startswith(shown)
+            assert (whole.events[-1]["type"], whole.events[-1]["code"]) == ("RUN_ERROR", "replica_lost")
+            kinds = [event["type"] for event in whole.events]
+            assert sum(kind in ("RUN_ERROR", "RUN_FINISHED") for kind in kinds) == 1
+            rest = await ask(again.url, "GET", "/runs/r1/agui", last_event_id=_last_id(shown))
+            assert shown + rest.body == whole.body
+            assert (await ask(again.url, "GET", "/runs/r1")).json["status"] == "failed"
+            assert (await ask(again.url, "GET", "/threads/r1")).json["messages"][-1]["content"] == "hello"
+            again.signal(signal.SIGTERM)
+            assert await again.exit() == 0
+    (folder / "go").touch()
     async with serving(folder, "0") as again:
-        assert again.url == server.url
-        assert (await ask(again.url, "GET", "/runs/r1")).status == 404
+        news = {"runId": "r2", "threadId": "r1", "messages": [{"id": "m2", "role": "user", "content": "again"}]}
+        assert (await ask(again.url, "POST", "/agents/until_go/agui", news)).events[-1]["type"] == "RUN_FINISHED"
+        roles = [each["role"] for each in (await ask(again.url, "GET", "/threads/r1")).json["messages"]]
+        assert roles == ["user", "assistant", "user", "assistant"]
+
+
+def _last_id(frames: bytes) -> str:
+    return frames.rstrip().rpartition(b"id: ")[2].partition(b"\n")[0].decode()
 
 
 PARENT = """
