@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..loadgen import posted
-from ..options import Options, Row
-from ..processes import Child
+from ..options import MEMORY, Options, Row
+from ..processes import Child, sqlite
 
 _CONFIG = 'agents: {silent: {python: "bench.sources:silent"}}'
 _AT_ONCE = 50
@@ -18,9 +18,11 @@ async def measure(options: Options) -> dict[str, Any]:
     """KiB of the server's memory a watcher of one silent run, beside as many bare streams."""
     watchers = options.pick(1000, 50)
     figures: dict[str, Any] = {"watchers": watchers}
-    for name, config in (("watcher_kb", _CONFIG), ("bare_kb", "bare")):
-        async with options.server(config) as server:
-            figures[name] = await _held(server, watchers)
+    with sqlite() as file:
+        kinds = (("watcher_kb", _CONFIG, MEMORY), ("sqlite_kb", _CONFIG, file), ("bare_kb", "bare", ""))
+        for name, config, storage in kinds:
+            async with options.server(config, storage) as server:
+                figures[name] = await _held(server, watchers)
     return figures
 
 
@@ -56,4 +58,7 @@ async def _held(server: Child, watchers: int) -> float:
             writer.transport.abort()
 
 
-ROWS = (Row("1,000 idle watchers of one run, memory of each", "watcher_kb", "bare_kb", "KB", ratio=2),)
+ROWS = (
+    Row("1,000 idle watchers of one run, memory of each", "watcher_kb", "bare_kb", "KB", ratio=2),
+    Row("the same, log in SQLite", "sqlite_kb", "bare_kb", "KB", ratio=2),
+)

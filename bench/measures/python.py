@@ -13,7 +13,7 @@ from ..options import Options, Row
 from ..processes import Child
 from ..workload import Command, summary
 
-_CONFIG = 'agents: {tokens: {python: "bench.sources:tokens"}}'
+CONFIG = 'agents: {tokens: {python: "bench.sources:tokens"}}'
 _RATE = 50.0
 _STREAMS = {"s100": (100, 5), "s300": (300, 10), "s600": (600, 15), "s1000": (1000, 20)}  # full and quick
 _SUSTAINED_MS = 100.0
@@ -23,15 +23,16 @@ _MARGIN_S = 0.5
 async def measure(options: Options) -> dict[str, Any]:
     """CPU a token of one unpaced stream, CPU a run of one token, and streams at 50 tokens a second."""
     figures: dict[str, Any] = {}
-    for name, config in (("ours", _CONFIG), ("bare", "bare")):
+    for name, config in (("ours", CONFIG), ("bare", "bare")):
         async with options.server(config) as server:
-            figures[name] = await _unpaced(server, options)
+            figures[name] = await unpaced(server, options)
             for size, (full, quick) in _STREAMS.items():
-                figures[name][size] = await _paced(server, options.pick(full, quick), options.pick(2, 1))
+                figures[name][size] = await paced(server, options.pick(full, quick), options.pick(2, 1))
     return figures
 
 
-async def _unpaced(server: Child, options: Options) -> dict[str, Any]:
+async def unpaced(server: Child, options: Options) -> dict[str, Any]:
+    """CPU a token of one stream, and CPU a run of one token."""
     url = f"{server.url}/agui"
     runs = options.pick(300, 20)
     await _counted(server, Load(url, Command(options.pick(5000, 200), 0)))
@@ -52,7 +53,7 @@ async def _counted(server: Child, load: Load) -> tuple[float, Load]:
     return server.cpu_s() - before, load
 
 
-async def _paced(server: Child, streams: int, seconds: int) -> dict[str, Any]:
+async def paced(server: Child, streams: int, seconds: int) -> dict[str, Any]:
     """CPU a token and delays while all streams are open, from a moment after the last one was to open, or was let in.
 
     Streams that are let in so late that they never are open all at once are not sustained. The reader's share of its

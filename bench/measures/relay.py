@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -19,7 +19,7 @@ from anabranch.demo.client import ask
 from anabranch.transports.sse import Parser
 
 from ..bare import asked, said
-from ..options import Options, Row
+from ..options import MEMORY, Options, Row
 from ..processes import LOAD_CPU, Child, started
 from ..workload import Command, Ledger, Samples, summary
 
@@ -57,32 +57,42 @@ class _Heard:
 
 async def measure(options: Options) -> dict[str, Any]:
     """Lag of the supervised and of the direct way, warm."""
+    return await heard(options, {"ours": MEMORY, "direct": None})
+
+
+async def heard(options: Options, ways: Mapping[str, str | None]) -> dict[str, Any]:
+    """Lag of each way, warm: supervised with the log in that storage, or direct (None)."""
     command = Command(options.pick(150, 40), _RATE)
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(started("anabranch.demo.model", "--pace", "0", cpu=LOAD_CPU))
         agents = [await stack.enter_async_context(started("bench.sdk_agent", cpu=LOAD_CPU)) for _ in range(2)]
         config = CONFIG.format(model=model.url, alpha=agents[0].url, beta=agents[1].url)
-        server = await stack.enter_async_context(options.server(config))
+        servers = {
+            way: await stack.enter_async_context(options.server(config, storage)) if storage else None
+            for way, storage in ways.items()
+        }
         # A round lasts as long as servers keep an idle connection: none is used twice, so that none is lost in between.
         connector, timeout = aiohttp.TCPConnector(force_close=True), aiohttp.ClientTimeout(total=60)
         http = await stack.enter_async_context(aiohttp.ClientSession(connector=connector, timeout=timeout))
-        ways = {"ours": _Heard(), "direct": _Heard()}
-        warm = Command(10, _RATE)
-        await _supervised(http, server, warm)
-        await _direct(http, agents, warm)
+
+        async def read(server: Child | None, command: Command) -> list[list[tuple[str, int]]]:
+            return await (_supervised(server, command) if server else _direct(http, agents, command))
+
+        for server in servers.values():
+            await read(server, Command(10, _RATE))  # warms up
+        figures = {way: _Heard() for way in ways}
         for _ in range(options.pick(_ROUNDS, 1)):
-            for name in ways:
-                read = _supervised(http, server, command) if name == "ours" else _direct(http, agents, command)
-                pieces = await read
+            for way, server in servers.items():
+                pieces = await read(server, command)
                 texts = ["".join(text for text, _ in lane) for lane in pieces]
-                ways[name].check(texts, [await _sent(http, agent) for agent in agents], command.tokens, pieces)
-    return {name: heard.figures() for name, heard in ways.items()}
+                figures[way].check(texts, [await _sent(http, agent) for agent in agents], command.tokens, pieces)
+    return {way: each.figures() for way, each in figures.items()}
 
 
-async def _supervised(http: aiohttp.ClientSession, server: Child, command: Command) -> list[list[tuple[str, int]]]:
+async def _supervised(server: Child, command: Command) -> list[list[tuple[str, int]]]:
     """The pieces of each lane, with when they were read."""
     lanes: dict[str, list[tuple[str, int]]] = {}
-    async for at_ns, event in ask(http, server.url, f"alpha and beta: {command}"):
+    async for at_ns, event in ask(server.url, f"alpha and beta: {command}"):
         if event["type"] == "TEXT_MESSAGE_CONTENT" and (lane := event.get("subagentRunId")):
             lanes.setdefault(lane, []).append((event["delta"], at_ns))
     return list(lanes.values())

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from ..options import Options, Row
-from ..processes import SERVER_CPU, Child, spawned, written
+from ..processes import SERVER_CPU, Child, spawned, sqlite, written
 
 _CONFIG = 'agents: {tokens: {python: "bench.sources:tokens"}}'
 _IMPORT = """
@@ -25,7 +25,7 @@ async def measure(options: Options) -> dict[str, Any]:
     """Seconds and memory of ``import anabranch``, and seconds until a fresh ``anabranch serve`` is ready."""
     took_s, rss_kb = await _imported(_IMPORT)
     _, idle_kb = await _imported(_NOTHING)
-    with written(_CONFIG) as path:
+    with sqlite() as storage, written(f"storage: {storage}\n{_CONFIG}") as path:
         ours_s, ours_kb = await _ready("-m", "anabranch", "serve", path)
     bare_s, bare_kb = await _ready("-m", "bench.server", "bare")
     return {

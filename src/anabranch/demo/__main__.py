@@ -21,11 +21,12 @@ from typing import Any
 
 import aiohttp
 
+from ..cli.chat.terminal import Terminal
+from ..cli.chat.trail import ChatError
 from . import WARM_UP
 from ._process import StartFailed, started
 from .client import ask
 from .measure import lags_ms, percentile
-from .terminal import Screen
 
 _AGENTS = ("komodor", "argocd")
 _QUESTION = "Show me komodor clusters, and what argocd deployed on them."
@@ -35,6 +36,7 @@ agents:
   komodor: {{a2a: "{komodor}", description: "Knows the Kubernetes clusters and their health."}}
   argocd: {{a2a: "{argocd}", description: "Knows the deployments and whether they are in sync."}}
 supervisor: {{agents: [komodor, argocd]}}
+storage: memory://
 server: {{stop_grace: 100ms}}
 """
 
@@ -79,7 +81,7 @@ def main() -> None:
     os.environ.setdefault("LANGSMITH_TRACING", "false")
     try:
         sys.exit(asyncio.run(_demo(options)))
-    except (StartFailed, RuntimeError) as error:
+    except (StartFailed, ChatError) as error:
         sys.exit(f"demo: {error}")
     except KeyboardInterrupt:
         sys.exit(0 if not options.once else 130)
@@ -92,14 +94,14 @@ async def _demo(options: argparse.Namespace) -> int:
         say.write("Starting a scripted model, two A2A agents and the server, each in a process of its own...\n")
         say.flush()
         url, model, agents = await _started(stack, options)
-        async for _ in ask(http, url, f"{WARM_UP} {options.question}"):
+        async for _ in ask(url, f"{WARM_UP} {options.question}"):
             pass  # connections are open and everything is imported now
         calls = await _model_calls(http, model)
-        report = await _run(http, url, agents, options.question, Screen(say))
+        report = await _run(http, url, agents, options.question, Terminal(say))
         report["model_calls"] = None if calls is None else (await _model_calls(http, model) or 0) - calls
         say.write(_summary(report, scripted=model is not None))
         if not options.once:
-            say.write(f"\nServing on {url} until Ctrl-C. Ask it yourself:\n\n{_curl(url)}\n")
+            say.write(f"\nServing on {url} until Ctrl-C. Ask it yourself:\n\n{_yourself(url)}\n")
             say.flush()
             await asyncio.Event().wait()
         if options.json:
@@ -133,14 +135,16 @@ def _written(text: str, folder: str) -> str:
 
 
 async def _run(
-    http: aiohttp.ClientSession, url: str, agents: dict[str, str], question: str, screen: Screen
+    http: aiohttp.ClientSession, url: str, agents: dict[str, str], question: str, terminal: Terminal
 ) -> dict[str, Any]:
     seen = Measured()
     began_ns = time.monotonic_ns()
-    with screen:
-        async for at_ns, event in ask(http, url, question):
+    with terminal:
+        async for at_ns, event in ask(url, question):
             seen.take(at_ns, event)
-            screen.show(event)
+            terminal.show([event])
+        if seen.ended["type"] == "RUN_ERROR":
+            terminal.say(f"the run failed: {seen.ended['message']}")
     exact = seen.ended.get("type") == "RUN_FINISHED" and bool(seen.texts)
     lags: list[float] = []
     for name in seen.texts:
@@ -181,10 +185,11 @@ def _summary(report: dict[str, Any], scripted: bool) -> str:
     )
 
 
-def _curl(url: str) -> str:
+def _yourself(url: str) -> str:
     message = '{"id":"m1","role":"user","content":"Show me komodor clusters"}'
     body = f'{{"threadId":"t1","runId":"r1","protocolVersion":"1.0","messages":[{message}]}}'
-    return f"  curl -N {url}/agui -H 'content-type: application/json' -d '{body}'"
+    curl = f"curl -N {url}/agui -H 'content-type: application/json' -d '{body}'"
+    return f"  {sys.executable} -m anabranch chat {url}\n  {curl}"
 
 
 def _free(port: int) -> int:

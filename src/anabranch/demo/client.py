@@ -1,32 +1,20 @@
-"""The demo's client: posts a question over AG-UI and stamps every event when it is read."""
+"""The demo's client: the one of ``anabranch chat``, with the time at which every event was read."""
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
-import aiohttp
-import msgspec
-
-from ..transports.sse import Parser
+from ..cli.chat.address import target
+from ..cli.chat.client import Client, run_input
 
 
-async def ask(http: aiohttp.ClientSession, url: str, question: str) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
-    """The events of one run, each with the nanosecond it was read. Raises ``RuntimeError`` on an HTTP error."""
-    body = {
-        "threadId": uuid.uuid4().hex,
-        "runId": uuid.uuid4().hex,
-        "protocolVersion": "1.0",
-        "messages": [{"id": uuid.uuid4().hex, "role": "user", "content": question}],
-    }
-    parser = Parser()
-    decode = msgspec.json.Decoder().decode
-    async with http.post(f"{url}/agui", json=body) as response:
-        if response.status != 200:
-            raise RuntimeError(f"{url}/agui answered {response.status}: {await response.text()}")
-        async for chunk in response.content.iter_any():
-            at_ns = time.monotonic_ns()
-            for event in parser.feed(chunk):
-                yield at_ns, decode(event.data)
+async def ask(url: str, question: str) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
+    """The events of one run, each with the nanosecond it was read. Raises ``ChatError``."""
+    message = {"id": uuid.uuid4().hex, "role": "user", "content": question}
+    async with Client(target(url)) as client, aclosing(client.run(run_input(uuid.uuid4().hex, [message]))) as batches:
+        async for at_ns, frames in batches:
+            for frame in frames:
+                yield at_ns, frame.event

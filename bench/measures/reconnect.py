@@ -1,0 +1,182 @@
+"""What it costs when a client comes back, over a real server: it has all but the last ten frames of a finished run.
+
+The cost should be that of what it missed, whatever the length of the run. Between an encoder's notes it does depend on
+how far behind the last one the client is: so the runs have such lengths that it is as far, nearly as far as can be.
+Beside it is a bare stream of about as many frames. Each answer has to be, byte for byte, the end of the first one.
+
+Without a note the run is folded from its start: that is what a client pays that is the first of its kind to come.
+After a restart the server has everything from the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+import uuid
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from ..loadgen import Chunks, posted
+from ..options import MEMORY, Options, Row
+from ..processes import Child, sqlite
+from ..workload import Command
+from .python import CONFIG
+
+_SIZES = {"k1": (1000, 100), "k10": (9960, 356), "k100": (99_816, 612)}  # tokens, full and quick
+_MISSED = 10
+_KINDS = ("protocolVersion=1.0&subagents=steps", "subagents=steps", "subagents=native")  # of clients, as yet unseen
+
+
+class _Run(NamedTuple):
+    """A finished run: its id, the id of the frame after which the client comes back, and what it has missed."""
+
+    run_id: str
+    seen: str
+    missed: bytes
+
+
+async def measure(options: Options) -> dict[str, Any]:
+    """CPU and time of an attach, by length of the run and storage; the first ones after a restart of the server."""
+    figures: dict[str, Any] = {}
+    async with options.server("bare") as server:
+        bare = await _repeated(options, server, {"stream": _asked(server, "", Command(_MISSED - 2, 0))}, {})
+        figures["bare"] = bare["stream"]
+    with sqlite() as file:
+        for name, storage in (("memory", MEMORY), ("sqlite", file)):
+            async with options.server(CONFIG, storage) as server:
+                runs = {size: await _ran(server, options.pick(*tokens)) for size, tokens in _SIZES.items()}
+                attaches = {size: _attach(server, run) for size, run in runs.items()}
+                figures[name] = await _repeated(options, server, attaches, runs)
+                for size in ("k1", "k100"):
+                    figures[name][size]["unseen_cpu_ms"] = await _unseen(server, runs[size])
+        figures["restarted"] = await _restarted(options, file, runs)
+    return figures
+
+
+async def _ran(server: Child, tokens: int) -> _Run:
+    run_id = uuid.uuid4().hex
+    whole, _ = await _answer(server, _asked(server, run_id, Command(tokens, 0)))
+    frames = whole.split(b"\n\n")[:-1]
+    return _Run(
+        run_id,
+        frames[-_MISSED - 1].partition(b"\n")[0].removeprefix(b"id: ").decode(),
+        b"".join(frame + b"\n\n" for frame in frames[-_MISSED:]),
+    )
+
+
+async def _repeated(
+    options: Options, server: Child, requests: dict[str, bytes], runs: dict[str, _Run]
+) -> dict[str, Any]:
+    """Of each request, the median CPU and time. They take turns, so that what disturbs one disturbs all."""
+    rounds, batch = options.pick(30, 2), options.pick(10, 2)
+    cpu_us: dict[str, list[float]] = {name: [] for name in requests}
+    took_ms: dict[str, list[float]] = {name: [] for name in requests}
+    exact = True
+    for number in range(rounds + 1):
+        for name, request in requests.items():
+            before, times = server.cpu_s(), []
+            for _ in range(batch):
+                answer, took_s = await _answer(server, request)
+                times.append(took_s * 1e3)
+                exact &= name not in runs or answer == runs[name].missed
+            if number:  # the first ones warm up
+                cpu_us[name].append((server.cpu_s() - before) * 1e6 / batch)
+                took_ms[name] += times
+    figures: dict[str, Any] = {
+        name: {"cpu_us": statistics.median(cpu_us[name]), "ms": statistics.median(took_ms[name])} for name in requests
+    }
+    return figures | {"exact": exact}
+
+
+async def _unseen(server: Child, run: _Run) -> float:
+    """CPU of the first attach by a kind of client that has not watched the run, in milliseconds."""
+    cpu_ms = []
+    for kind in _KINDS:
+        before = server.cpu_s()
+        await _answer(server, _attach(server, run, kind))
+        cpu_ms.append((server.cpu_s() - before) * 1e3)
+    return statistics.median(cpu_ms)
+
+
+async def _restarted(options: Options, file: str, runs: dict[str, _Run]) -> dict[str, Any]:
+    """The first attach after a restart, and the one after it; a server for each."""
+    figures: dict[str, Any] = {"exact": True}
+    for size in ("k1", "k100"):
+        first, second = [], []
+        for _ in range(options.pick(5, 1)):
+            async with options.server(CONFIG, file) as server:
+                await _answer(server, _got(server, "/ready"))
+                for times in (first, second):
+                    answer, took_s = await _answer(server, _attach(server, runs[size]))
+                    times.append(took_s * 1e3)
+                    figures["exact"] &= answer == runs[size].missed
+        figures[size] = {"first_ms": statistics.median(first), "second_ms": statistics.median(second)}
+    return figures
+
+
+def _attach(server: Child, run: _Run, kind: str = "protocolVersion=1.0") -> bytes:
+    return _got(server, f"/runs/{run.run_id}/agui?{kind}", f"last-event-id: {run.seen}\r\n")
+
+
+def _got(server: Child, target: str, headers: str = "") -> bytes:
+    host = urlsplit(server.url).netloc
+    return f"GET {target} HTTP/1.1\r\nhost: {host}\r\n{headers}connection: close\r\n\r\n".encode()
+
+
+def _asked(server: Child, run_id: str, command: Command) -> bytes:
+    message = {"id": "m", "role": "user", "content": str(command)}
+    ids = {"threadId": run_id, "runId": run_id}
+    return posted(urlsplit(f"{server.url}/agui"), {**ids, "protocolVersion": "1.0", "messages": [message]})
+
+
+async def _answer(server: Child, request: bytes) -> tuple[bytes, float]:
+    """The body of the answer, over a connection of its own, and how many seconds it took to its end."""
+    where = urlsplit(server.url)
+    began = time.perf_counter()
+    async with asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(request)
+        data = await reader.read()
+        took_s = time.perf_counter() - began
+        writer.close()
+    chunks = Chunks()
+    body = chunks.feed(data)
+    if chunks.status != 200:
+        raise RuntimeError(f"{request[:80]!r} was answered with {data[:400]!r}")
+    return body, took_s
+
+
+_WHERE = {"memory": "log in memory", "sqlite": "log in SQLite"}
+ROWS = (
+    *(
+        row
+        for log, where in _WHERE.items()
+        for row in (
+            Row(f"back to a run of 1,000 tokens, {where}, CPU", f"{log}.k1.cpu_us", "bare.cpu_us", "us"),
+            Row("the same of 10,000, beside 1,000", f"{log}.k10.cpu_us", f"{log}.k1.cpu_us", "us", ratio=1.5),
+            Row("the same of 100,000, beside 1,000", f"{log}.k100.cpu_us", f"{log}.k1.cpu_us", "us", ratio=1.5),
+            Row("the same of 100,000, time, beside 1,000", f"{log}.k100.ms", f"{log}.k1.ms", "ms", ratio=1.5),
+            Row(
+                "no note there: 100,000, CPU, beside 1,000",
+                f"{log}.k100.unseen_cpu_ms",
+                f"{log}.k1.unseen_cpu_ms",
+                "ms",
+            ),
+        )
+    ),
+    Row(
+        "first after a restart, 100,000, time, beside 1,000",
+        "restarted.k100.first_ms",
+        "restarted.k1.first_ms",
+        "ms",
+        ratio=1.5,
+    ),
+    Row(
+        "second after a restart, 100,000, time, beside 1,000",
+        "restarted.k100.second_ms",
+        "restarted.k1.second_ms",
+        "ms",
+        ratio=1.5,
+    ),
+)
