@@ -1,14 +1,18 @@
 """What the documentation shows works: code runs, configuration is accepted, commands exist."""
 
 import asyncio
+import os
 import re
+import shutil
 from pathlib import Path
 
 import aiohttp
 import pytest
+import yarl
 
 from anabranch import config
 from anabranch.config import parse
+from anabranch.sinks.agui import parse as agui
 from tests import oracles
 from tests.serving import served
 
@@ -24,6 +28,11 @@ BLOCKS = [
 ]
 
 
+def blocks(page, language):
+    """The blocks of a page of the documentation in one language."""
+    return [block.values[1] for block in BLOCKS if block.values[0] == language and block.id.startswith(f"{page}:")]
+
+
 @pytest.mark.parametrize(("language", "code"), BLOCKS)
 def test_every_block_of_the_documentation_is_true(language, code):
     if language == "python":
@@ -31,6 +40,10 @@ def test_every_block_of_the_documentation_is_true(language, code):
     elif language == "yaml":
         # A page may show one section; it needs an agent to be a configuration.
         parse(code if "agents:" in code else code + "\nagents: {a: {python: 'm:a'}}\n")
+    elif language == "json":
+        agui.parse(code.encode())
+    elif language == "js":
+        assert code in blocks("coming-back.md", "js")  # which is run below
     else:
         assert language == "sh"
         made = re.findall(r"^make (\w+)", code, re.M)
@@ -51,9 +64,9 @@ def test_every_route_of_the_readme_is_served():
     async def nobody(request):
         yield ""
 
-    served = {route.path for route in anabranch.App({"a": nobody})._asgi.routes}
+    served = {re.sub(r"{\w+:path}", "{id}", route.path) for route in anabranch.App({"a": nobody})._asgi.routes}
     shown = re.findall(r"`(?:GET|POST|HEAD)?`?,? ?`?(/[a-z{}/_]*)`", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert {path.replace("{id}", "{run_id:path}") for path in shown} <= served | {"/"}
+    assert {*shown} <= served | {"/"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
@@ -75,6 +88,62 @@ async def test_an_example_answers(program, said):
             heard = list(oracles.events(await response.read()))
     assert "".join(event["delta"] for event in heard if event["type"] == "TEXT_MESSAGE_CONTENT") == said
     assert heard[-1]["type"] == "RUN_FINISHED"
+
+
+@pytest.mark.parametrize(
+    ("program", "client", "said"),
+    [
+        ("coming_back.py", "read", "0 1 2 3 4 5 6 7 8 9 "),
+        ("threads.py", "talk", ["You said one.", "You said one, then two.", "You said uno.", "You said uno."]),
+    ],
+)
+async def test_the_client_of_an_example_reads_what_it_says(program, client, said):
+    names = {"__name__": "example"}
+    exec(compile((ROOT / "examples" / program).read_text(encoding="utf-8"), program, "exec"), names)
+    async with served(names["app"]) as url, asyncio.timeout(20):
+        assert await asyncio.to_thread(names[client], url) == said
+
+
+async def output_of(*command, **environment):
+    """What a command prints, which succeeds."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"needs {command[0]}: install it with the system's package manager")
+    pipe = asyncio.subprocess.PIPE
+    started = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=os.environ | environment)
+    out, err = await started.communicate()
+    assert started.returncode == 0, err.decode()
+    return out.decode()
+
+
+@pytest.mark.process
+async def test_the_commands_of_coming_back_have_the_statuses_that_are_written_above_them(tmp_path):
+    (tmp_path / ".curlrc").write_text('silent\nwrite-out = "\\nstatus %{http_code}\\n"\n')
+    names = {"__name__": "a page"}
+    exec(blocks("coming-back.md", "python")[0].replace("sleep(0.5)", "sleep(0)"), names)
+    commands = blocks("coming-back.md", "sh")[0]
+    async with served(names["app"]) as url, asyncio.timeout(20):
+        script = commands.replace("localhost:8000", url.removeprefix("http://"))
+        printed = await output_of("bash", "-c", script, CURL_HOME=str(tmp_path))
+    expected = re.findall(r"^#.* (\d{3})$", commands, re.M)
+    assert re.findall(r"^status (\d{3})$", printed, re.M) == ["200", *expected]
+    assert printed.count("RUN_FINISHED") == 1 + expected.count("200")
+
+
+@pytest.mark.process
+async def test_the_browser_of_coming_back_asks_for_what_is_there():
+    (code,) = blocks("coming-back.md", "js")
+    stand_in = "globalThis.EventSource = class { constructor(url) { console.log(url) } };"
+    path = (await output_of("node", "-e", f"{stand_in}{code}follow('a run/1')")).strip()
+    names = {"__name__": "a page"}
+    exec(blocks("coming-back.md", "python")[0].replace("sleep(0.5)", "sleep(0)"), names)
+    question = {"id": "m", "role": "user", "content": "go"}
+    body = {"threadId": "t", "runId": "a run/1", "protocolVersion": "1.0", "messages": [question]}
+    async with served(names["app"]) as url, aiohttp.ClientSession() as http, asyncio.timeout(20):
+        async with http.post(f"{url}/agui", json=body) as response:
+            await response.read()
+        async with http.get(yarl.URL(url + path, encoded=True)) as response:
+            heard = [event["type"] for event in oracles.events(await response.read())]
+    assert heard[:2] == ["RUN_STARTED", "MESSAGES_SNAPSHOT"] and heard[-1] == "RUN_FINISHED"
 
 
 def test_the_example_of_two_users_knows_who_asks():

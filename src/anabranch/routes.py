@@ -109,7 +109,7 @@ def shown(record: RunRecord) -> dict[str, Any]:
 def _branching(record: RunRecord, turns: Sequence[Turn]) -> dict[str, Any]:
     """A run of a thread, with the one it follows, and the message where it leaves that one."""
     after = next((turn.record.run_id for turn in turns if turn.record.key == record.parent), None)
-    said = {"follows": after, "upto": record.upto or None}
+    said = {"follows": after, "upto": record.upto or None, "forgotten": record.forgotten or None}
     return shown(record) | {name: value for name, value in said.items() if value is not None}
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import Fenced, NotFound, ServerError
 from anabranch.events import Event, RunFailed, RunFinished, TextDelta
-from anabranch.log._base import Bounds, Entry, RunLog
+from anabranch.log._base import Bounds, Checkpoint, Entry, RunLog
 
 RUN = "run"
 WAIT_S = 10
@@ -104,11 +104,14 @@ class LogConformance:
         assert await log.read(RUN) == given
         assert await log.bounds(RUN) == Bounds(1, 5, True)
 
-    async def test_2_read_gives_at_most_limit_entries_after_a_cursor(self, log: RunLog) -> None:
-        await log.append(RUN, entries(1, 10))
+    @pytest.mark.parametrize("end", [None, RunFinished()])
+    async def test_2_read_gives_at_most_limit_entries_after_a_cursor(self, log: RunLog, end: Event | None) -> None:
+        await log.append(RUN, entries(1, 7))
+        await log.append(RUN, entries(8, 4, end=end))
         assert await log.read(RUN, after=3, limit=4) == entries(4, 4)
-        assert await log.read(RUN, after=9, limit=4) == entries(10)
-        assert await log.read(RUN, after=10) == []
+        assert await log.read(RUN, after=9, limit=1) == entries(10)
+        assert await log.read(RUN, after=9, limit=4) == entries(10, 2, end=end)
+        assert await log.read(RUN, after=11) == []
         assert await log.read(RUN, after=99) == []
 
     async def test_2_an_unknown_run_has_nothing(self, log: RunLog) -> None:
@@ -145,6 +148,19 @@ class LogConformance:
         for _ in range(3):
             await log.append(RUN, entries(1, 3, end=RunFinished()))
         assert await rest(log.tail(RUN)) == entries(1, 3, end=RunFinished())
+
+    @pytest.mark.parametrize("turns", range(4))
+    async def test_3_an_append_whose_writer_was_cancelled_is_whole_or_nothing(self, log: RunLog, turns: int) -> None:
+        async with aclosing(log.tail(RUN)) as tail:
+            for first in range(1, 41, 4):
+                appending = asyncio.create_task(log.append(RUN, entries(first, 4)))
+                for _ in range(turns):
+                    await turn()
+                appending.cancel()
+                await asyncio.wait([appending])
+                assert len(await log.read(RUN)) in (first - 1, first + 3)
+                await log.append(RUN, entries(first, 4))
+                assert await some(tail, 4) == entries(first, 4)
 
     # --- 4: refusals -------------------------------------------------------------------------------------------
 
@@ -263,6 +279,29 @@ class LogConformance:
 
         asyncio.run(scenario())
 
+    @pytest.mark.parametrize("seed", range(5))
+    async def test_5_whatever_is_appended_at_once_each_tail_gets_its_run(self, log: RunLog, seed: int) -> None:
+        chance = random.Random(seed)
+        given = {f"run {n}": entries(1, chance.randint(1, 120), end=RunFinished()) for n in range(8)}
+
+        async def write(run: str) -> None:
+            at = 0
+            while at < len(given[run]):
+                count = chance.randint(1, 9)
+                await log.append(run, given[run][at : at + count])
+                at += count
+
+        async def follow(run: str, after: int, turns: int) -> None:
+            for _ in range(turns):
+                await turn()
+            assert await rest(log.tail(run, after)) == given[run][after:]
+
+        async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
+            for run, whole in given.items():
+                group.create_task(write(run))
+                for _ in range(6):
+                    group.create_task(follow(run, chance.randint(0, len(whole)), chance.randint(0, 60)))
+
     # --- 6: readers --------------------------------------------------------------------------------------------
 
     async def test_6_a_thousand_tails_from_anywhere_get_all_of_it(self, log: RunLog) -> None:
@@ -365,6 +404,64 @@ class LogConformance:
         await log.append(RUN, entries(1, 3, end=RunFinished()))
         log.abandon(RUN, ServerError("broken"))
         assert await rest(log.tail(RUN)) == entries(1, 3, end=RunFinished())
+
+    # --- 9: checkpoints ----------------------------------------------------------------------------------------
+
+    async def test_9_the_newest_checkpoint_not_beyond_a_place_is_found(self, log: RunLog) -> None:
+        await log.append(RUN, entries(1, 30))
+        for seq in (20, 10, 30):
+            log.keep_checkpoint(RUN, "a", Checkpoint(seq, b"after %d" % seq))
+        await noted(log, RUN, "a", 30)
+        found = [await log.checkpoint(RUN, "a", upto) for upto in (0, 9, 10, 19, 20, 29, 30, 99)]
+        assert [note.seq if note else 0 for note in found] == [0, 0, 10, 10, 20, 20, 30, 30]
+        assert found[-1] == Checkpoint(30, b"after 30")
+
+    async def test_9_a_checkpoint_is_its_runs_and_its_readers(self, log: RunLog) -> None:
+        for run in (RUN, "other"):
+            await log.append(run, entries(1, 9, end=RunFinished()))
+        log.keep_checkpoint(RUN, "a", Checkpoint(5, b"a"))
+        log.keep_checkpoint(RUN, "b", Checkpoint(5, b"b"))
+        await noted(log, RUN, "b", 5)
+        assert await log.checkpoint(RUN, "a", 9) == Checkpoint(5, b"a")
+        assert await log.checkpoint(RUN, "b", 9) == Checkpoint(5, b"b")
+        assert await log.checkpoint("other", "a", 9) is None
+        assert await log.checkpoint("unknown", "a", 9) is None
+
+    async def test_9_the_first_checkpoint_of_a_place_counts(self, log: RunLog) -> None:
+        await log.append(RUN, entries(1, 9))
+        for state in (b"first", b"second"):
+            log.keep_checkpoint(RUN, "a", Checkpoint(5, state))
+        log.keep_checkpoint(RUN, "a", Checkpoint(6, b"last"))
+        await noted(log, RUN, "a", 6)
+        assert await log.checkpoint(RUN, "a", 5) == Checkpoint(5, b"first")
+
+    async def test_9_of_many_checkpoints_those_are_kept_that_are_near_what_a_reader_missed(self, log: RunLog) -> None:
+        await log.append(RUN, entries(1, 3000))
+        for seq in range(10, 3001, 10):
+            log.keep_checkpoint(RUN, "a", Checkpoint(seq, b"%d" % seq))
+        await noted(log, RUN, "a", 3000)
+        found = {cursor: await log.checkpoint(RUN, "a", cursor) for cursor in range(10, 3001, 10)}
+        assert len({note and note.seq for note in found.values()}) < 30
+        for cursor, note in found.items():
+            assert note is not None and note.seq <= cursor and note.state == b"%d" % note.seq
+            assert cursor - note.seq <= 3000 - cursor
+
+    async def test_9_checkpoints_go_with_their_run(self, log: RunLog) -> None:
+        await log.append(RUN, entries(1, 9))
+        log.keep_checkpoint(RUN, "a", Checkpoint(5, b"old"))
+        await noted(log, RUN, "a", 5)
+        await log.delete(RUN)
+        log.keep_checkpoint(RUN, "a", Checkpoint(6, b"late"))
+        assert await log.checkpoint(RUN, "a", 9) is None
+        await log.append(RUN, entries(1, 9))
+        assert await log.checkpoint(RUN, "a", 9) is None
+
+
+async def noted(log: RunLog, run: str, reader: str, seq: int) -> None:
+    """Wait until a checkpoint is there, and with it all that were given before it."""
+    async with asyncio.timeout(WAIT_S):
+        while (note := await log.checkpoint(run, reader, seq)) is None or note.seq != seq:
+            await turn()
 
 
 async def until_error(tail: Batches) -> tuple[list[Entry], ServerError]:

@@ -3,13 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from anabranch.runs._base import RunTable
-from anabranch.runs.memory import MemoryTable
+from anabranch.storage import Storage, open_storage
 
 from .conformance import TableConformance
 
 
 class TestMemoryTable(TableConformance):
     @asynccontextmanager
-    async def driver(self) -> AsyncIterator[RunTable]:
-        yield MemoryTable()
+    async def driver(self) -> AsyncIterator[Storage]:
+        yield open_storage("memory://")

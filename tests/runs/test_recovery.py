@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import Conflict
+from anabranch.errors import Conflict, ServerError
 from anabranch.events import Event, RunFailed, RunFinished, TextDelta, ToolCallFinished, ToolCallStarted, ToolReturned
 from anabranch.identity import LOCAL
 from anabranch.log._base import Entry
@@ -136,3 +136,20 @@ class _Never:
 
     def start(self, key: str, work: object) -> None:
         pass
+
+
+async def test_a_run_whose_end_could_not_be_written_does_not_hang_later_readers(opened: Opened) -> None:
+    storage = opened()
+    stage = Stage()
+    runs = Runs(storage.log, storage.table)
+    record = await begun(runs, stage)
+    await stage.waiting.wait()
+    await storage.table.move(record.key, Status.FAILED, 1)  # all that could be done
+    await storage.aclose()
+    await runs.stop(0)
+    storage = opened()
+    runs = Runs(storage.log, storage.table)
+    assert await runs.recover() == 0
+    with pytest.raises(ServerError) as raised:
+        await followed(runs, await runs.get("r1", LOCAL))
+    assert raised.value.code == "log_failed"

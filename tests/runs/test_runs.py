@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.errors import Conflict, NotFound, ServerError
-from anabranch.events import RunFinished, RunStarted, TextDelta
+from anabranch.errors import Conflict, NotFound
+from anabranch.events import RunFailed, RunFinished, RunStarted, TextDelta
 from anabranch.identity import LOCAL, Principal, may, require
 from anabranch.request import RunRequest
 from anabranch.runs._base import Work
@@ -144,8 +144,9 @@ async def test_a_run_that_cannot_be_started_is_over() -> None:
         with pytest.raises(RuntimeError, match="no room"):
             await begun(runs, echo, asked(run_id, "t"))
         assert await status(runs, run_id) is Status.FAILED
-        with pytest.raises(ServerError, match="could not be started"):
-            await followed(runs, await runs.get(run_id, LOCAL))
+        text, end = ended(await followed(runs, await runs.get(run_id, LOCAL)))
+        assert isinstance(end, RunFailed)
+        assert (text, end.side, end.message) == ("", "server", "This run could not be started.")
 
 
 # --- watching --------------------------------------------------------------------------------------------------------

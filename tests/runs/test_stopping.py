@@ -10,7 +10,7 @@ from anabranch.errors import NotFound, ServerError, ServerStopping, SourceError
 from anabranch.events import RunFailed
 from anabranch.identity import LOCAL
 from anabranch.request import RunRequest
-from anabranch.runs._base import RunRecord
+from anabranch.runs._base import Kept, RunRecord
 from anabranch.runs.executors.local import LocalExecutor
 from anabranch.runs.machine import FINAL, Status
 from anabranch.runs.runs import Runs
@@ -148,7 +148,7 @@ async def known(runs: Runs, *run_ids: str) -> list[str]:
 
 
 async def test_the_oldest_finished_runs_are_forgotten() -> None:
-    runs = Runs(kept=2)
+    runs = Runs(keeps=Kept(2, 2**30))
     records = [await run(runs, f"r{n}") for n in range(5)]
     await runs.stop(WAIT_S)  # forgetting comes after the end
     assert await known(runs, *(f"r{n}" for n in range(5))) == ["r3", "r4"]
@@ -161,7 +161,7 @@ async def test_finished_runs_are_forgotten_when_they_are_too_large_together() ->
     async def long(request: RunRequest) -> Items:
         yield "x" * 10_000
 
-    runs = Runs(kept_bytes=25_000)
+    runs = Runs(keeps=Kept(1000, 25_000))
     for n in range(4):
         await followed(runs, await begun(runs, long, asked(f"r{n}")))
     await runs.stop(WAIT_S)
@@ -194,7 +194,7 @@ async def test_a_failed_run_is_told_to_the_operator(caplog: pytest.LogCaptureFix
 
 
 async def test_a_forgotten_run_id_may_be_used_again() -> None:
-    runs = Runs(kept=0)
+    runs = Runs(keeps=Kept(0, 2**30))
     first = await begun(runs, echo)
     assert said(await followed(runs, first)) == "hello"
     while await known(runs, "r1"):
@@ -206,7 +206,7 @@ async def test_a_forgotten_run_id_may_be_used_again() -> None:
 
 
 async def test_a_watched_run_is_not_forgotten() -> None:
-    runs = Runs(kept=1)
+    runs = Runs(keeps=Kept(1, 2**30))
     watched = await begun(runs, echo, asked("watched"))
     async with runs.watch(watched) as batches:
         first = await anext(batches)
@@ -222,7 +222,7 @@ async def test_a_watched_run_is_not_forgotten() -> None:
 
 
 async def test_a_live_run_is_not_forgotten() -> None:
-    runs, stage = Runs(kept=0), Stage()
+    runs, stage = Runs(keeps=Kept(0, 2**30)), Stage()
     record = await begun(runs, stage, asked("live"))
     await stage.waiting.wait()
     for n in range(3):

@@ -83,15 +83,18 @@ class Supervisor(Section, frozen=True):
 
 
 class Server(Section, frozen=True):
-    """Where and how to serve. Nothing listens beyond loopback unless ``host`` says so. Times in seconds."""
+    """Where and how to serve. Nothing listens beyond loopback unless ``host`` says so. Times in seconds.
+
+    ``kept_runs`` and ``kept_bytes`` limit the finished runs; their defaults are those of the storage.
+    """
 
     host: str = "127.0.0.1"
     port: Port = 8000
     keep_alive: Seconds = 15.0
     stop_grace: Grace = 20.0
     body_limit: Bytes = 8 * 2**20
-    kept_runs: Count = 1000
-    kept_bytes: Count = 256 * 2**20
+    kept_runs: Count | None = None
+    kept_bytes: Count | None = None
     live_runs: Count = 1000
     tune_gc: bool = True
 

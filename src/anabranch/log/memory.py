@@ -1,44 +1,28 @@
-"""The log in this process's memory: the default, and the test double. Gone when the process is."""
+"""The log in this process's memory: the default of an ``App``, and the test double. Gone when the process is."""
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Sequence
 
-from ..errors import AnabranchError, Fenced, NotFound
-from ..events import RunFailed, RunFinished
-from ._base import Bounds, Entry
+from ..errors import AnabranchError, NotFound
+from ._base import Bounds, Checkpoint, Entry
+from ._head import Head, head_of
+from ._notes import MOST, spare
 
 _BATCH = 256  # entries a tail gives at once: a long replay must not hold the loop or build one huge write
-_TERMINAL = (RunFinished, RunFailed)
 
 
 class _Run:
-    __slots__ = ("ended", "entries", "epoch", "error", "readers")
+    __slots__ = ("entries", "error", "head", "notes", "readers")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.epoch = 0
-        self.ended = False
+        self.head = Head()
         self.error: AnabranchError | None = None
         self.readers: set[asyncio.Event] = set()
-
-    def unseen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """What of ``entries`` is new here. Raises ``Fenced``, before anything is changed, if they may not follow."""
-        first, epoch, last = entries[0].seq, entries[0].epoch, len(self.entries)
-        if epoch < self.epoch:
-            raise Fenced(f"epoch {epoch} is over: the run is owned by epoch {self.epoch}")
-        if entries[-1].seq != first + len(entries) - 1:
-            raise Fenced(f"the {len(entries)} entries from seq {first} to {entries[-1].seq} have a gap")
-        if any(isinstance(entry.event, _TERMINAL) for entry in entries[:-1]):
-            raise Fenced("an entry follows a terminal one")
-        if 1 <= first <= last and epoch == self.entries[first - 1].epoch:
-            entries = entries[last - first + 1 :]  # acknowledged before, and sent again
-        elif first != last + 1:
-            raise Fenced(f"seq {first} does not follow seq {last}")
-        if entries and self.ended:
-            raise Fenced("the run is over")
-        return entries
+        self.notes: dict[str, list[Checkpoint]] = {}
 
     def wake(self) -> None:
         for reader in self.readers:
@@ -56,10 +40,9 @@ class MemoryLog:
         if not entries:
             return
         run = self._runs.get(run_id) or _Run()
-        if unseen := run.unseen(entries):
+        if unseen := run.head.unseen(entries, lambda seq: run.entries[seq - 1].epoch):
             run.entries.extend(unseen)
-            run.epoch = unseen[-1].epoch
-            run.ended = isinstance(unseen[-1].event, _TERMINAL)
+            run.head = head_of(unseen[-1])
             self._runs[run_id] = run
             run.wake()
 
@@ -79,7 +62,7 @@ class MemoryLog:
                 if batch := run.entries[after : after + _BATCH]:
                     after = batch[-1].seq
                     yield batch
-                elif run.ended:
+                elif run.head.ended:
                     return
                 elif run.error:
                     raise run.error.with_traceback(None)  # one error for all readers
@@ -94,15 +77,14 @@ class MemoryLog:
     async def bounds(self, run_id: str) -> Bounds:
         """What there is of the run."""
         run = self._runs.get(run_id)
-        if run is None or not run.entries:
-            return Bounds(0, 0, False)
-        return Bounds(1, len(run.entries), run.ended)
+        head = run.head if run else Head()
+        return Bounds(min(head.last, 1), head.last, head.ended)
 
     async def delete(self, run_id: str) -> None:
         """Forget the run."""
         run = self._runs.pop(run_id, None)
         if run is not None:
-            run.entries, run.ended = [], False
+            run.entries, run.head = [], Head()
             run.error = NotFound("this run is no longer kept")
             run.wake()
 
@@ -111,3 +93,22 @@ class MemoryLog:
         run = self._runs.setdefault(run_id, _Run())
         run.error = error
         run.wake()
+
+    async def checkpoint(self, run_id: str, reader: str, upto: int) -> Checkpoint | None:
+        """The newest note that is not beyond ``upto``."""
+        run = self._runs.get(run_id)
+        notes = run.notes.get(reader, []) if run else []
+        at = bisect_right(notes, upto, key=lambda note: note.seq)
+        return notes[at - 1] if at else None
+
+    def keep_checkpoint(self, run_id: str, reader: str, checkpoint: Checkpoint) -> None:
+        """Take a note, unless there is one for its place."""
+        run = self._runs.get(run_id)
+        if run is None or not run.entries:
+            return
+        notes = run.notes.setdefault(reader, [])
+        at = bisect_right(notes, checkpoint.seq, key=lambda note: note.seq)
+        if not at or notes[at - 1].seq != checkpoint.seq:
+            notes.insert(at, checkpoint)
+        if len(notes) > MOST:
+            del notes[spare([note.seq for note in notes])]

@@ -3,9 +3,9 @@
 **RunTable.** The sole authority on a run's owner and status, and the memory of its threads. ``create`` is atomic: of
 two callers with one ``(principal, run_id)`` one creates and the other gets the existing record; a second active run on
 one ``(principal, thread)`` is refused. ``move`` and ``finish`` change the status by the table of ``machine`` and say
-whether they did, so that of two racing ends one wins. ``finish`` is one transaction with the log: a run is over in the table if
-and only if its terminal event is in the log. Whoever has read the end may start the thread's next run. What it
-acknowledged is kept as the log keeps what it acknowledged.
+whether they did, so that of two racing ends one wins. ``finish`` is one transaction with the log: a run is over in the
+table when its terminal event is in the log (and else only where the log could not take one). Whoever has read the end
+may start the thread's next run. What it acknowledged is kept as the log keeps what it acknowledged.
 
 **Executor.** Runs one coroutine per run, outside any request: connections come and go, the run stays. A run is never
 cancelled from outside, for it writes its own end: it is *asked* to stop, by a future. ``stop`` ends what is live: it
@@ -77,6 +77,12 @@ class Kept(msgspec.Struct, frozen=True):
     size: int
 
 
+IN_MEMORY = Kept(1000, 256 * 2**20)
+"""What is kept in memory, if nobody says otherwise."""
+ON_DISK = Kept(100_000, 8 * 2**30)
+"""The same on a disk."""
+
+
 class RunTable(Protocol):
     """See the module's contract."""
 
@@ -101,7 +107,7 @@ class RunTable(Protocol):
         """As one: append the last ``entries`` to the run's log, and change its status to the final ``to``.
 
         Keeps ``outcome`` and ``size``. Whether it did: not when the run is over or unknown. Raises ``Fenced`` as
-        ``RunLog.append`` does, and then changes nothing.
+        ``RunLog.append`` does, also for an epoch before that of the record, and then changes nothing.
         """
 
     async def take(self, key: str) -> RunRecord | None:

@@ -3,66 +3,136 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from ..errors import Conflict
-from ._base import RunRecord
+from ..log._base import Entry, RunLog
+from ..request import Message
+from ..transcript import Outcome
+from ._base import Kept, RunRecord
+from ._refusals import refuse_if_busy, refuse_if_fenced
 from .machine import FINAL, Status, can_move
+from .threads import Turn
 
 
 class MemoryTable:
-    """``RunTable`` in memory. No call waits, so each is atomic on its loop."""
+    """``RunTable`` in memory, beside a ``log`` that never waits: so each call is atomic on its loop."""
 
-    def __init__(self) -> None:
-        self._by_key: dict[str, RunRecord] = {}
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._turns: dict[str, Turn] = {}
         self._keys: dict[tuple[str, str], str] = {}
-        self._active: dict[tuple[str, str], str] = {}
+        self._threads: dict[tuple[str, str], list[str]] = {}
         self._ended: dict[str, None] = {}
 
-    async def create(self, record: RunRecord) -> RunRecord:
+    async def create(
+        self, record: RunRecord, given: tuple[Message, ...] = (), before: str | None = None
+    ) -> RunRecord | None:
         """Add ``record`` or return the existing one; see the contract."""
-        key = self._keys.get((record.principal, record.run_id))
-        if key is not None:
-            return self._by_key[key]
-        thread = (record.principal, record.thread_id)
-        if thread in self._active:
-            busy = self._by_key[self._active[thread]].run_id
-            raise Conflict(
-                f"thread {record.thread_id!r} has an active run, {busy!r}: wait for its end or use another thread",
-                code="thread_busy",
-            )
-        self._by_key[record.key] = record
+        if (key := self._keys.get((record.principal, record.run_id))) is not None:
+            return self._turns[key].record
+        thread = self._threads.get((record.principal, record.thread_id), [])
+        refuse_if_busy(record.thread_id, (self._turns[key].record for key in thread))
+        if before != (thread[-1] if thread else None):
+            return None
+        self._turns[record.key] = Turn(record=record, given=given)
         self._keys[record.principal, record.run_id] = record.key
-        self._active[thread] = record.key
+        self._threads.setdefault((record.principal, record.thread_id), []).append(record.key)
         return record
 
     async def find(self, principal: str, run_id: str) -> RunRecord | None:
         """The caller's run of that id."""
         key = self._keys.get((principal, run_id))
-        return self._by_key[key] if key is not None else None
+        return self._turns[key].record if key is not None else None
 
     async def move(self, key: str, to: Status, at_ms: int) -> bool:
         """Change the status if it may be changed."""
-        record = self._by_key.get(key)
-        if record is None or not can_move(record.status, to):
+        if not self._may_become(key, to):
             return False
-        ended = at_ms if to in FINAL else None
-        self._by_key[key] = replace(record, status=to, ended_ms=ended)
         if to in FINAL:
-            self._active.pop((record.principal, record.thread_id), None)
-            self._ended[key] = None
+            self._end(key, status=to, ended_ms=at_ms)
+        else:
+            self._change(key, status=to)
         return True
 
-    async def ended(self) -> Sequence[RunRecord]:
-        """Runs in a final state, oldest first."""
-        return [self._by_key[key] for key in self._ended]
+    async def finish(
+        self, key: str, entries: Sequence[Entry], to: Status, at_ms: int, outcome: Outcome, size: int
+    ) -> bool:
+        """Append the last entries and end the run."""
+        if not self._may_become(key, to):
+            return False
+        refuse_if_fenced(entries, self._turns[key].record.epoch)
+        await self._log.append(key, entries)
+        self._turns[key] = replace(self._turns[key], outcome=outcome)
+        self._end(key, status=to, ended_ms=at_ms, size=size)
+        return True
 
-    async def delete(self, key: str) -> None:
-        """Forget a run."""
-        record = self._by_key.pop(key, None)
-        if record is not None:
-            self._keys.pop((record.principal, record.run_id), None)
+    async def take(self, key: str) -> RunRecord | None:
+        """Own a run that is not over."""
+        turn = self._turns.get(key)
+        if turn is None or turn.record.status in FINAL:
+            return None
+        return self._change(key, epoch=turn.record.epoch + 1)
+
+    async def active(self) -> Sequence[RunRecord]:
+        """Runs that are not over, oldest first."""
+        return [turn.record for turn in self._turns.values() if turn.record.status not in FINAL]
+
+    async def turns(self, principal: str, thread_id: str) -> Sequence[Turn]:
+        """The runs of a thread with their messages."""
+        return [self._turns[key] for key in self._threads.get((principal, thread_id), ())]
+
+    async def list(
+        self, principal: str, *, thread_id: str | None = None, before: str | None = None, limit: int = 100
+    ) -> Sequence[RunRecord]:
+        """The caller's runs, newest first."""
+        own = [turn.record for turn in self._turns.values() if turn.record.principal == principal]
+        if before is not None:
+            at = next((n for n, record in enumerate(own) if record.run_id == before), 0)
+            own = own[:at]
+        shown = [r for r in reversed(own) if not r.forgotten and thread_id in (None, r.thread_id)]
+        return shown[:limit]
+
+    async def ended(self, limit: int = 100) -> Sequence[RunRecord]:
+        """Finished runs that are not forgotten, in the order they ended."""
+        return [self._turns[key].record for key in self._ended][:limit]
+
+    async def kept(self) -> Kept:
+        """What those come to."""
+        return Kept(len(self._ended), sum(self._turns[key].record.size for key in self._ended))
+
+    async def forget(self, key: str) -> None:
+        """Mark a finished run as forgotten."""
+        if key in self._ended:
+            del self._ended[key]
+            record = self._change(key, forgotten=True)
+            thread = self._threads[record.principal, record.thread_id]
+            if all(self._turns[key].record.forgotten for key in thread):
+                self._remove(record.principal, record.thread_id)
+
+    async def delete_thread(self, principal: str, thread_id: str) -> Sequence[str]:
+        """Forget a thread wholly."""
+        keys = self._threads.get((principal, thread_id), [])
+        refuse_if_busy(thread_id, (self._turns[key].record for key in keys))
+        self._remove(principal, thread_id)
+        return keys
+
+    def _may_become(self, key: str, to: Status) -> bool:
+        turn = self._turns.get(key)
+        return turn is not None and can_move(turn.record.status, to)
+
+    def _change(self, key: str, **changes: Any) -> RunRecord:
+        record = replace(self._turns[key].record, **changes)
+        self._turns[key] = replace(self._turns[key], record=record)
+        return record
+
+    def _end(self, key: str, **changes: Any) -> None:
+        self._change(key, **changes)
+        self._ended[key] = None
+
+    def _remove(self, principal: str, thread_id: str) -> None:
+        for key in self._threads.pop((principal, thread_id), ()):
+            record = self._turns.pop(key).record
+            self._keys.pop((principal, record.run_id))
             self._ended.pop(key, None)
-            if self._active.get((record.principal, record.thread_id)) == key:
-                del self._active[record.principal, record.thread_id]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from itertools import chain, repeat
+
 from ..errors import ServerError
 from ..events import Event
 from ..grammar import Grammar
@@ -9,21 +13,56 @@ from ..log._base import Entry, RunLog
 from ..transcript import Transcript
 from ._base import RunRecord, RunTable
 from .machine import Status
-from .runner import length, started
+from .runner import length, now_ms, started
+
+logger = logging.getLogger("anabranch")
 
 _BATCH = 1000
+_PAUSES_S = (0.0, 1.0, 5.0, 30.0)  # before each attempt; the last one again and again
 
 
-async def bury(log: RunLog, table: RunTable, record: RunRecord, at_ms: int) -> None:
-    """End the run ``record``, which this process has taken, as failed with ``replica_lost``."""
+def lost() -> ServerError:
+    """Why a run ends whose process is gone."""
+    message = "The server that ran this stopped in the middle. What it had written is kept; ask again."
+    return ServerError(message, code="replica_lost", retryable=True)
+
+
+async def bury_when_possible(log: RunLog, table: RunTable, record: RunRecord, reason: ServerError) -> None:
+    """``bury`` a run that this process could not end, as soon as the storage lets it.
+
+    Where its log takes nothing more, only the table learns that it is over, and its thread is free.
+    """
+    for pause in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
+        await asyncio.sleep(pause)  # nothing tells when a disk has room again
+        try:
+            owned = await table.take(record.key)
+            if owned is None or await _buried(log, table, owned, reason):
+                return
+            if await table.move(record.key, Status.FAILED, now_ms()):
+                return
+        except Exception as error:
+            logger.error("run %s: its end cannot be written: %r", record.run_id, error)
+
+
+async def _buried(log: RunLog, table: RunTable, record: RunRecord, reason: ServerError) -> bool:
+    try:
+        await bury(log, table, record, reason)
+    except Exception as error:
+        logger.error("run %s: its log cannot be ended: %r", record.run_id, error)
+        return False
+    return True
+
+
+async def bury(log: RunLog, table: RunTable, record: RunRecord, reason: ServerError) -> None:
+    """End the run ``record``, which its caller has taken, as failed because of ``reason``."""
     shown = await _events(log, record.key)
     grammar = Grammar.from_log(shown) if shown else Grammar()
     owed: list[Event] = [] if shown else grammar.feed(started(record))
-    message = "The server that ran this stopped in the middle. What it had written is kept; ask again."
-    owed += grammar.close(ServerError(message, code="replica_lost", retryable=True))
+    owed += grammar.close(reason)
     transcript = Transcript()
     for event in [*shown, *owed]:
         transcript.feed(event)
+    at_ms = now_ms()
     entries = [Entry(seq, record.epoch, at_ms, event) for seq, event in enumerate(owed, len(shown) + 1)]
     size = record.size + sum(map(length, [*shown, *owed]))
     await table.finish(record.key, entries, Status.FAILED, at_ms, transcript.outcome(), size)

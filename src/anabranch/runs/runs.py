@@ -13,38 +13,37 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 
 from ..errors import Cancelled, Conflict, NotFound, ServerError, ServerStopping
-from ..events import RunFailed, RunFinished
+from ..events import RunFailed, RunFinished, RunStarted
 from ..identity import Principal, require
 from ..log._base import Entry, RunLog
 from ..log.memory import MemoryLog
 from ..request import RunRequest
 from ..sources._base import Source, Tape
-from ._base import Executor, Kept, OnDisconnect, RunRecord, RunTable, Stop
+from ._base import IN_MEMORY, Executor, Kept, OnDisconnect, RunRecord, RunTable, Stop
 from .asking import Asking
 from .executors.local import LocalExecutor
 from .machine import FINAL, Status, status_of
 from .memory import MemoryTable
-from .recovery import bury
-from .runner import Runner, Writer, now_ms
+from .recovery import bury, bury_when_possible, lost
+from .runner import Runner, Writer, now_ms, started
 from .threads import Turn
 
 logger = logging.getLogger("anabranch")
 
-KEPT = 1000
-KEPT_BYTES = 256 * 2**20
 LIVE = 1000
 
+_PATIENCE_S = 1.0  # for a first attempt to write the end of a run whose log failed
 _LOOKS = 20  # at a thread that moves on while it is looked at
 
-Record = Callable[[Source, RunRequest, str], Tape | None]
-"""Gives a run of a source, by an agent's name, the tape that keeps its items."""
+Record = Callable[[Source, RunRequest, RunStarted], Tape | None]
+"""Gives a run of a source, which begins so, the tape that keeps its items (``sources._base.Recorder.tape``)."""
 
 
 class Runs:
     """All runs of one server.
 
-    The newest ``kept`` finished runs stay readable as far as they fit into ``kept_bytes``; none goes while it is
-    watched. No more than ``live`` run at once. ``record`` may keep what sources give.
+    The newest finished runs stay readable, as many as ``keeps`` says; none goes while it is watched. No more than
+    ``live`` run at once. ``record`` may keep what sources give.
     """
 
     def __init__(
@@ -53,21 +52,21 @@ class Runs:
         table: RunTable | None = None,
         executor: Executor | None = None,
         *,
-        kept: int = KEPT,
-        kept_bytes: int = KEPT_BYTES,
+        keeps: Kept = IN_MEMORY,
         live: int = LIVE,
         record: Record | None = None,
     ) -> None:
         self.log = log or MemoryLog()
         self.table = table or MemoryTable(self.log)
         self._executor = executor or LocalExecutor()
-        self._most, self._most_live = Kept(kept, kept_bytes), live
+        self._most, self._most_live = keeps, live
         self._record = record
         self._live: set[str] = set()
         self._kept: Kept | None = None
         self._forgetting = asyncio.Lock()
         self._watchers: dict[str, int] = {}
         self._leaving: dict[str, asyncio.TimerHandle] = {}
+        self._burying: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     @property
@@ -85,7 +84,7 @@ class Runs:
         left = [record for each in await self.table.active() if (record := await self.table.take(each.key))]
         for record in left:
             logger.warning("run %s of %r was cut off when its server stopped", record.run_id, record.agent)
-            await bury(self.log, self.table, record, now_ms())
+            await bury(self.log, self.table, record, lost())
         return len(left)
 
     async def start(
@@ -155,6 +154,8 @@ class Runs:
                 kept = await self.table.find(record.principal, record.run_id)
                 if kept is None or kept.key != key or kept.forgotten:
                     raise NotFound(f"there is no run {record.run_id!r}")
+                if kept.status in FINAL and not (await self.log.bounds(key)).ended:
+                    self.log.abandon(key, _unwritten())  # its end could not be written when it came
             async with aclosing(self.log.tail(key, after)) as batches:
                 yield batches
         finally:
@@ -178,6 +179,8 @@ class Runs:
         """No new runs; live ones get ``grace_s`` seconds, then end with ``server_stopping``."""
         self._stopping = True
         await self._executor.stop(grace_s)
+        for burying in self._burying:  # the next process does it
+            burying.cancel()
 
     # --- starting ----------------------------------------------------------------------------------------------
 
@@ -229,11 +232,11 @@ class Runs:
         writer = Writer(self.log, record, finish)
         try:
             await self.table.move(key, Status.RUNNING, now_ms())
-            tape = self._record(source, request, record.agent) if self._record else None
+            tape = self._record(source, request, started(record)) if self._record else None
             await Runner(source, request, record, writer, tape).run(stop)
         except Exception:
             logger.exception("run %s: its log could not be written", record.run_id)
-            await self._abandon(record, ServerError("The log of this run cannot be written.", code="log_failed"))
+            await self._abandon(record, _unwritten())
         finally:
             self._live.discard(key)
             if leaving := self._leaving.pop(key, None):
@@ -241,13 +244,16 @@ class Runs:
         await self._forget_old()
 
     async def _abandon(self, record: RunRecord, reason: ServerError) -> None:
-        """End a run that cannot write its own end."""
-        self.log.abandon(record.key, reason)
+        """End a run that cannot write its own end: for its watchers soon, in the table as soon as that is possible.
+
+        Until then its thread is busy.
+        """
         self._kept = None
-        try:
-            await self.table.move(record.key, Status.FAILED, now_ms())
-        except Exception:  # then it ends when the next process looks after it
-            logger.exception("run %s: its end could not be written", record.run_id)
+        burying = asyncio.create_task(bury_when_possible(self.log, self.table, record, reason))
+        self._burying.add(burying)
+        burying.add_done_callback(self._burying.discard)
+        await asyncio.wait((burying,), timeout=_PATIENCE_S)
+        self.log.abandon(record.key, reason)
 
     # --- leaving and forgetting --------------------------------------------------------------------------------
 
@@ -281,3 +287,7 @@ class Runs:
     def _keeps_too_much(self) -> bool:
         kept, most = self._kept, self._most
         return kept is not None and (kept.runs > most.runs or kept.size > most.size)
+
+
+def _unwritten() -> ServerError:
+    return ServerError("The log of this run cannot be written.", code="log_failed")
