@@ -17,10 +17,12 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
@@ -32,7 +34,7 @@ from .errors import AnabranchError, ClientError, ConfigError, NotFound
 from .identity import LOCAL, Principal, identified
 from .request import RunRequest
 from .routes import routes as json_routes
-from .runs._base import OnDisconnect
+from .runs._base import Kept, OnDisconnect
 from .runs.asking import memory_key
 from .runs.runs import Runs
 from .runs.threads import Turn
@@ -41,6 +43,7 @@ from .sinks.agui.routes import routes as agui_routes
 from .sources._base import Source
 from .sources.python import PythonSource
 from .storage import open_storage
+from .tapes.record import Recorder
 from .transports.http import error_response
 
 logger = logging.getLogger("anabranch")
@@ -57,8 +60,9 @@ class App:
     ``default`` answers ``POST /agui`` (the only agent, when there is one). ``principal`` says who a caller is; without
     it everybody is one local user. ``on_disconnect`` is one policy, or one per agent: ``"continue"``, ``"cancel"``, or
     the seconds that nobody may watch a run before it is cancelled. ``storage`` is where runs and threads are kept:
-    ``memory://``, or ``sqlite:///FILE``. ``server`` has limits and times. Raises ``ConfigError`` for an object that is
-    no agent, and for a storage that cannot be used.
+    ``memory://``, or ``sqlite:///FILE``. ``record`` is a directory into which what the agents of each run give is
+    recorded, for a replay. ``server`` has limits and times. Raises ``ConfigError`` for an object that is no agent, and
+    for a storage that cannot be used.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class App:
         principal: Identify | None = None,
         on_disconnect: OnDisconnect | Mapping[str, OnDisconnect] = "continue",
         storage: str = "memory://",
+        record: Recorder | str | Path | None = None,
         server: Server | None = None,
     ) -> None:
         self.settings = limits = server or Server()
@@ -80,12 +85,16 @@ class App:
         self._on_disconnect = on_disconnect
         self._closing = {name: s.aclose for name, s in self._sources.items() if hasattr(s, "aclose")}
         self._storage = open_storage(storage)
+        recorder = Recorder(record) if isinstance(record, str | Path) else record
         self.runs = Runs(
             self._storage.log,
             self._storage.table,
-            kept=limits.kept_runs,
-            kept_bytes=limits.kept_bytes,
+            keeps=Kept(
+                self._storage.keeps.runs if limits.kept_runs is None else limits.kept_runs,
+                self._storage.keeps.size if limits.kept_bytes is None else limits.kept_bytes,
+            ),
             live=limits.live_runs,
+            record=recorder.tape if recorder else None,
         )
         self._opening: asyncio.Task[int] | None = None
         self._asgi = Starlette(
@@ -104,7 +113,7 @@ class App:
         self._asgi.router.redirect_slashes = False
 
     @classmethod
-    def from_config(cls, config: Config, *, principal: Identify | None = None) -> App:
+    def from_config(cls, config: Config, *, principal: Identify | None = None, record: str | Path | None = None) -> App:
         """The server that ``config`` describes. Raises ``ConfigError`` when an agent cannot be made."""
         sources = {name: _configured(name, agent) for name, agent in config.agents.items()}
         policies = {name: _policy(agent.on_disconnect) for name, agent in config.agents.items()}
@@ -119,6 +128,7 @@ class App:
             principal=principal,
             on_disconnect=policies,
             storage=config.storage,
+            record=None if record is None else Recorder(record, _secrets(msgspec.to_builtins(config))),
             server=config.server,
         )
 
@@ -296,6 +306,15 @@ def _supervisor(config: Config, sources: Mapping[str, Source]) -> Source:
     ]
     chat = chat_model(name=model.name, base_url=model.base_url, api_key=key, **options)
     return LangGraphSource(supervisor_graph(chat, tools, config.supervisor.instructions), name="supervisor")
+
+
+def _secrets(section: Mapping[str, Any]) -> Iterator[str]:
+    """The values of all variables that a configuration names: what its fields ``..._env`` hold."""
+    for field, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value)
+        elif field.endswith("_env") and value:
+            yield os.environ.get(value, "")
 
 
 def _secret(field: str, variable: str) -> str:

@@ -20,17 +20,24 @@ from typing import Literal
 
 Side = Literal["source", "client", "server"]
 
+TOKEN = r"""
+    (?: sk | pk | rk | gh[opsur] | github_pat | glpat | hf | nvapi | xox[abeprs] ) [-_] [\w-]{8,}
+    | AKIA[0-9A-Z]{12,} | AIza[\w-]{20,} | eyJ[\w-]{6,}\.[\w.-]+
+"""
+"""What is a credential by its looks, at the beginning of a word: a verbose pattern, in any case."""
+USERINFO = r"""(?<= :// ) [^\s/"\\]* (?= @ )"""
+"""The user name and password in a URL: a verbose pattern."""
+
 _SECRET = re.compile(
-    r"""(?ix)
-    ( \b bearer \s+ | \b basic \s+ (?= [a-z0-9+/]{8} )
+    rf"""(?ix)
+    ( \b bearer \s+ | \b basic \s+ (?= [a-z0-9+/]{{8}} )
     | (?: (?: api | access ) [_-]? key | authorization | credentials? | passw(?:or)?d | pwd | secret | sig(?:nature)?
       | token ) \\?["']? \s* [=:] \s* (?: (?: bearer | basic ) \s+ )?
     | [?&] key=
     )
     (?: \\?"[^"]*"? | '[^']*'? | [^\s"',;&]+ )
-    | \b (?: sk | pk | rk | gh[opsur] | github_pat | glpat | hf | nvapi | xox[abeprs] ) [-_] [\w-]{8,}
-    | \b (?: AKIA[0-9A-Z]{12,} | AIza[\w-]{20,} | eyJ[\w-]{6,}\.[\w.-]+ )
-    | (?<= :// ) [^\s/]* (?= @ )
+    | \b (?: {TOKEN} )
+    | {USERINFO}
     """
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")

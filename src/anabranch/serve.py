@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -78,10 +79,14 @@ def serve(
     *,
     host: str | None = None,
     port: int | None = None,
+    record: Path | None = None,
     announce: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve ``config``; see ``run``. Raises ``ConfigError`` also when the application cannot be made."""
-    run(App.from_config(config), host=host, port=port, announce=announce)
+    """Serve ``config``; see ``run``. Raises ``ConfigError`` also when the application cannot be made.
+
+    ``record`` is a directory for recordings of the runs.
+    """
+    run(App.from_config(config, record=record), host=host, port=port, announce=announce)
 
 
 def run(

@@ -10,6 +10,8 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError
+from .chat.command import chat
+from .replay import replay
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -22,6 +24,10 @@ def main() -> None:
 @app.callback()
 def _root() -> None:
     """Stream agents: every token of every agent, in order, exactly once."""
+
+
+app.command()(chat)
+app.command()(replay)
 
 
 @app.command()
@@ -38,6 +44,9 @@ def serve(
         int | None,
         typer.Option(min=0, max=65535, help="Port to listen on, 0 for any free one; overrides the file."),
     ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="A directory to keep what the agents of each run give, for `replay`.")
+    ] = None,
 ) -> None:
     """Serve the agents of a configuration file."""
     from ..config import load
@@ -51,7 +60,7 @@ def serve(
     except ConfigError as error:
         raise _refused(error) from None
     try:
-        run(loaded, host=host, port=port, announce=_announce)
+        run(loaded, host=host, port=port, record=record, announce=_announce)
     except ConfigError as error:
         raise _refused(f"{config}: {error}") from None
 

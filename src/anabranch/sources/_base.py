@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, Protocol
 
-from ..events import Event
+from ..events import Event, RunStarted
 from ..request import RunRequest
 
 
@@ -42,3 +42,36 @@ class Source(Protocol):
 
     def translator(self, request: RunRequest) -> Translator:
         """A fresh translator for the items of ``open(request)``."""
+
+
+class Recordable(Source, Protocol):
+    """A source whose runs can be recorded. Its ``tape`` module reads again what is written here."""
+
+    kind: str
+    """Whose items they are; ``anabranch replay --source`` knows it."""
+
+    def settings(self, request: RunRequest) -> dict[str, Any]:
+        """What ``translator(request)`` depends on, as JSON."""
+
+    def dump(self, item: Any) -> Any:
+        """``item`` as a JSON value (in which strings may hold halves of surrogate pairs). Pure."""
+
+
+class Tape(Protocol):
+    """What keeps the items of one run, for a replay. Its methods never raise and never wait."""
+
+    def item(self, item: Any) -> None:
+        """The source gave ``item``."""
+
+    def event(self, event: Event) -> None:
+        """Code inside the agent emitted ``event``, past the source."""
+
+    def end(self, error: BaseException | None) -> None:
+        """The source ended, by itself (None) or because of ``error``, or was ended because of it."""
+
+
+class Recorder(Protocol):
+    """Makes tapes. Its method never raises."""
+
+    def tape(self, source: Source, request: RunRequest, started: RunStarted) -> Tape | None:
+        """A tape for the run of ``source`` on ``request`` that begins with ``started``; None: it cannot be recorded."""

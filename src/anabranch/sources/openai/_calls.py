@@ -48,10 +48,10 @@ class Call:
 
 
 class Calls:
-    """All calls of one answer to a client that offered the tools named ``offered``."""
+    """All calls of one answer to a client that offered the tools named ``offered`` (None: whatever is called)."""
 
-    def __init__(self, offered: Iterable[str]) -> None:
-        self._offered = frozenset(offered)
+    def __init__(self, offered: Iterable[str] | None) -> None:
+        self._offered = None if offered is None else frozenset(offered)
         self._all: list[Call] = []
         self._ids: set[str] = set()
         self._router = Router(whole=self._is_whole)
@@ -100,7 +100,7 @@ class Calls:
     def _tell(self, call: Call, out: list[Event]) -> None:
         call.told = True
         call.name = call.name or "unknown"
-        call.offered = call.name in self._offered
+        call.offered = self._offered is None or call.name in self._offered
         known = call.id = call.id or f"call-{self._all.index(call) + 1}"
         number = 1
         while call.id in self._ids:

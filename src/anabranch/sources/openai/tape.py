@@ -18,9 +18,9 @@ loader = BytesLoader
 
 
 def translator(settings: dict[str, Any]) -> OpenAITranslator:
-    """A translator for a recording: ``model`` is what the model is called, ``tools`` are the client's."""
+    """A translator for a recording: ``model`` is what the model is called, ``tools`` are the client's, if known."""
     tools = settings.get("tools")
-    named = [name for name in tools if isinstance(name, str)] if isinstance(tools, list) else []
+    named = [name for name in tools if isinstance(name, str)] if isinstance(tools, list) else None
     return OpenAITranslator(str(settings.get("model") or ""), named)
 
 

@@ -47,9 +47,12 @@ _UNKNOWN = "Error: this tool was not offered, so nobody executed it."
 
 
 class OpenAITranslator:
-    """Translates the answer of ``model`` to one request that offered ``tools`` of the client, by name."""
+    """Translates the answer of ``model`` to one request that offered ``tools`` of the client, by name.
 
-    def __init__(self, model: str = "", tools: Iterable[str] = ()) -> None:
+    None: nobody knows which, as for an answer that somebody captured; then every call is the client's.
+    """
+
+    def __init__(self, model: str = "", tools: Iterable[str] | None = ()) -> None:
         self._who, self._model = called(model), model
         self._calls = Calls(tools)
         self._turn = ""  # local id of the first message

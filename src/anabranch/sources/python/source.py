@@ -7,6 +7,7 @@ from typing import Any
 
 from ...events import Event
 from ...request import RunRequest
+from . import tape
 from .translate import PythonTranslator
 
 Agent = Callable[[RunRequest], AsyncIterator[str | Event]]
@@ -15,6 +16,9 @@ Agent = Callable[[RunRequest], AsyncIterator[str | Event]]
 
 class PythonSource:
     """``Source`` over an async generator function of one argument, the ``RunRequest``."""
+
+    kind = "python"
+    dump = staticmethod(tape.dump)
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -28,6 +32,10 @@ class PythonSource:
         finally:
             if isinstance(items, AsyncGenerator):
                 await items.aclose()
+
+    def settings(self, request: RunRequest) -> dict[str, Any]:
+        """Of the translator: none."""
+        return {}
 
     def translator(self, request: RunRequest) -> PythonTranslator:
         """A fresh translator."""
