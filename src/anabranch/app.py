@@ -208,7 +208,10 @@ class App:
         for agent, key in {(turn.record.agent, memory_key(turn.record)): None for turn in turns}:
             forget = getattr(self._sources.get(agent), "forget", None)
             if forget is not None:
-                await forget(key)
+                try:
+                    await forget(key)
+                except Exception:  # the thread is gone here, whatever an agent still has of it
+                    logger.exception("the agent %r could not forget the conversation %r", agent, key)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:

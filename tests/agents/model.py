@@ -156,8 +156,9 @@ def writes(kind: str | None, good: list[Json]) -> list[bytes]:
 
 
 def build(pace_s: float) -> Starlette:
-    """The endpoint; `pace_s` seconds pass between two writes."""
+    """The endpoint; `pace_s` seconds pass between two writes. `GET /heard` tells the conversations it was given."""
     count = 0
+    heard: list[list[Json]] = []
 
     async def calls(_request: Request) -> Response:
         return JSONResponse({"count": count})
@@ -167,6 +168,7 @@ def build(pace_s: float) -> Starlette:
         body = await request.json()
         if offence := refusal(body):
             return refused(offence)
+        heard.append(body["messages"])
         try:
             kind = chosen(body["messages"])
         except ValueError as error:
@@ -186,7 +188,16 @@ def build(pace_s: float) -> Starlette:
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
-    return Starlette(routes=[Route("/calls", calls), Route("/v1/chat/completions", chat, methods=["POST"])])
+    async def told(_request: Request) -> Response:
+        return JSONResponse({"heard": heard})
+
+    return Starlette(
+        routes=[
+            Route("/calls", calls),
+            Route("/heard", told),
+            Route("/v1/chat/completions", chat, methods=["POST"]),
+        ]
+    )
 
 
 def main() -> None:

@@ -5,63 +5,23 @@ the other (``argocd``) is on the official SDK.
 """
 
 import asyncio
-import contextlib
 import json
-import socket
 import uuid
 
-import aiohttp
 import pytest
 
-from anabranch.demo._process import started
 from anabranch.demo.agents import tokens
-from anabranch.demo.client import ask
 from tests import oracles
 from tests.agents.remote import pieces
+from tests.supervisor.spine import running
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-
-CONFIG = """
-model: {{name: scripted, base_url: "{model}/v1"}}
-agents:
-  komodor: {{a2a: "http://127.0.0.1:{port}", timeout: {{first_byte: 2s, idle: 2s}}}}
-  argocd: {{a2a: "{argocd}"}}
-supervisor: {{agents: [komodor, argocd]}}
-"""
-
-
-class Spine:
-    """The running system. ``komodor`` is started anew for each test, on the port the server knows."""
-
-    def __init__(self, url, model, argocd, port, http):
-        self.url, self.model, self.argocd, self.port, self.http = url, model, argocd, port, http
-
-    @contextlib.asynccontextmanager
-    async def komodor(self, *options):
-        async with started("tests.agents.remote", "--name", "komodor", *options, port=self.port) as url:
-            yield url
-
-    async def events(self, question):
-        async with asyncio.timeout(30):
-            return [event async for event in ask(self.http, self.url, question)]
-
-    async def get(self, url):
-        async with self.http.get(url) as response:
-            return await response.json()
 
 
 @pytest.fixture(scope="module")
 async def spine(anyio_backend, tmp_path_factory):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    path = tmp_path_factory.mktemp("spine") / "anabranch.yaml"
-    async with contextlib.AsyncExitStack() as stack:
-        model = await stack.enter_async_context(started("tests.agents.model", "--pace", "0"))
-        argocd = await stack.enter_async_context(started("anabranch.demo.agents", "argocd", "--rate", "200"))
-        path.write_text(CONFIG.format(model=model, argocd=argocd, port=port))
-        url = await stack.enter_async_context(started("anabranch.demo.server", str(path)))
-        http = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Spine(url, model, argocd, port, http)
+    async with running(tmp_path_factory.mktemp("spine")) as spine:
+        yield spine
 
 
 def by_lane(events):

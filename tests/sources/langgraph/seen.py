@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
@@ -14,7 +16,9 @@ from referee import Referee
 from anabranch import events as ev
 from anabranch.grammar import Grammar
 from anabranch.request import Message, Resume, RunRequest
-from anabranch.sources.langgraph import LangGraphSource
+from anabranch.sources._tape import dump_error
+from anabranch.sources.langgraph import LangGraphSource, tape
+from anabranch.tapes.redact import written
 
 START = ev.RunStarted(run_id="run-1", thread_id="thread-1")
 
@@ -129,7 +133,22 @@ class Seen:
 
 
 def translated(translator: Any, parts: Iterable[Any], error: BaseException | None = None) -> Seen:
-    """``parts`` through ``translator`` and the grammar, then the end."""
+    """``parts`` through ``translator`` and the grammar, then the end. A recording of them gives the same events."""
+    parts, again = list(parts), copy.deepcopy(translator)
+    recorded = [read_again(tape.dump(part)) for part in parts], error and read_again(dump_error(error))
+    seen = _lawful(translator, parts, error)
+    loader = tape.loader()
+    loaded = [loader.item(part) for part in recorded[0]], recorded[1] and loader.error(recorded[1])
+    assert _lawful(again, *loaded).events == seen.events
+    return seen
+
+
+def read_again(value: Any) -> Any:
+    """A JSON value that was written into a file."""
+    return json.loads(written(value))
+
+
+def _lawful(translator: Any, parts: Iterable[Any], error: BaseException | None) -> Seen:
     grammar = Grammar()
     out = grammar.feed(START)
     for part in parts:

@@ -20,8 +20,8 @@ from langgraph.types import Command, interrupt
 from anabranch import current
 from anabranch import events as ev
 from anabranch.grammar import Grammar
+from anabranch.sources._foreign import json_text, label, plain, prose
 from anabranch.sources.langgraph import LangGraphTranslator
-from anabranch.sources.langgraph._foreign import json_text, label, plain, prose
 
 from .parts import Part, part
 from .seen import START as STARTED

@@ -13,7 +13,7 @@ from langchain.tools import tool
 from langchain_openai import ChatOpenAI
 
 from anabranch import events as ev
-from anabranch.sources.langgraph._dialect import Router
+from anabranch.sources._dialect import Router
 from anabranch.sources.langgraph.reasoning import chat_model
 
 from .seen import Seen, run

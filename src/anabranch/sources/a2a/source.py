@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import Context
 from typing import Any
 from uuid import uuid4
 
 from ...errors import ConfigError, SourceError, scrub
 from ...request import RunRequest
-from ...transports.sse import Parser
+from .._http import Answer, Client
 from . import _wire as wire
+from . import tape
+from ._asked import Asked
 from ._card import WELL_KNOWN, Endpoint, card_urls, origin, read_card
-from ._http import Answer, Client
 from .translate import A2ATranslator
 
 _CANCEL_S = 2.0
+_NAME_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -40,14 +42,19 @@ class A2ASource:
     *Credentials stay.* ``headers``, and a user name in ``url``, go to the scheme, host and port of ``url`` only: with
     them, a card that names another address is refused. Without them it is followed, but not from https to http.
 
-    *Cancel is real.* Closing the stream, or cancelling the task that reads it, closes the connection at once and, when
-    the remote task is known and not over, sends ``CancelTask``: it gets 2 s, and a second cancellation does not stop
-    it. When the stream breaks or falls silent, ``CancelTask`` is sent in the background.
+    *Cancel is real, and nobody waits for it.* Closing the stream, or cancelling the task that reads it, returns at
+    once, and in the background ``CancelTask`` is sent unless the remote task is over; it gets 2 s. A request that is
+    not on its way yet is not sent. An agent that has not named its task gets 2 s to do so, then its connection is
+    closed; one that does not stream names it no sooner than it answers. A stream that breaks or falls silent is left
+    the same way. ``aclose`` waits for all that, so it may take 4 s.
 
     Errors are ``SourceError`` with one of the codes ``agent_unreachable``, ``agent_auth``, ``agent_protocol``,
     ``agent_failed``, ``agent_disconnected``, ``agent_timeout_first_byte``, ``agent_timeout_idle``, and ``protocol`` for
     an event of more than 16 MiB; ``MissingExtra`` without aiohttp. Use one object in one event loop, and ``aclose`` it.
     """
+
+    kind = "a2a"
+    dump = staticmethod(tape.dump)
 
     def __init__(
         self,
@@ -66,44 +73,51 @@ class A2ASource:
             flaw = f"must be an http:// or https:// URL, not {scrub(url)!r}"
             raise ConfigError(f"The address of an A2A agent {flaw}.") from None
         self._url, self._name = url, name
-        self._http = Client(headers or {}, connect_s=connect_s, first_byte_s=first_byte_s, idle_s=idle_s, pool=pool)
-        self._http.who = _called(name)
+        self._http = Client(
+            _called(name),
+            headers or {},
+            kind="agent",
+            speaks="A2A",
+            extra="a2a",
+            connect_s=connect_s,
+            first_byte_s=first_byte_s,
+            idle_s=idle_s,
+            pool=pool,
+        )
         self._endpoint: Endpoint | None = None
         self._asking: asyncio.Task[Endpoint] | None = None
         self._farewells: set[asyncio.Task[None]] = set()
 
+    def settings(self, request: RunRequest) -> dict[str, Any]:
+        """Of the translator: what the agent is called."""
+        return {"name": self._name or (self._endpoint.name if self._endpoint else "")}
+
     def translator(self, request: RunRequest) -> A2ATranslator:
         """A fresh translator for the items of ``open(request)``."""
-        return A2ATranslator(self._name or (self._endpoint.name if self._endpoint else ""))
+        return tape.translator(self.settings(request))
 
     async def open(
         self, request: RunRequest, *, context_id: str = "", task_id: str = ""
     ) -> AsyncGenerator[bytes, None]:
         """Send the newest user text, in a remote context or task that exists if they are named; give the items."""
-        endpoint = await self.endpoint()
-        answer = await self._send(endpoint, request.last_user_text(), context_id, task_id)
-        watch = wire.Watch()
+        asked = Asked(await self.endpoint())
+        asked.sending = asyncio.create_task(self._send(asked, request.last_user_text(), context_id, task_id))
         try:
-            if answer.status == 200 and answer.kind == "text/event-stream":
-                parser = Parser()
-                while not watch.over and (chunk := await answer.read()):
-                    for event in parser.feed(chunk):
-                        watch.see(event.data)
-                        yield event.data
-                if not watch.over and parser.close():
+            answer = await asyncio.shield(asked.sending)
+            if asked.streams(answer):
+                while not asked.watch.over and (chunk := await answer.read()):
+                    for item in asked.take(chunk):
+                        yield item
+                if not asked.watch.over and asked.parser.close():
                     raise SourceError(f"{self._http.who} stopped inside an event.", code="agent_disconnected")
             else:
-                yield await self._single(answer)
+                item = await self._single(answer)
+                asked.watch.see(item)
+                yield item
         except BaseException as error:
-            if not watch.over:
-                answer.close()
-                if watch.task_id:
-                    await self._leave(endpoint, watch.task_id, wait=not isinstance(error, Exception))
+            self._leave(asked, error)
             raise
-        finally:
-            if watch.over:  # whoever reads the items stops at the last one, and the stream ends right after it
-                await answer.drain()
-            answer.close()
+        self._leave(asked)
 
     async def endpoint(self) -> Endpoint:
         """Where the agent takes messages, from its card, which is fetched once and again after a failure.
@@ -124,12 +138,11 @@ class A2ASource:
 
     async def aclose(self) -> None:
         """Stop looking for the card, let cancellations that are under way finish, then close all connections."""
-        pending: set[asyncio.Task[Any]] = set(self._farewells)
         if self._asking is not None:
             self._asking.cancel()
-            pending.add(self._asking)
-        if pending:
-            await asyncio.wait(pending)
+            await asyncio.wait((self._asking,))
+        while self._farewells:
+            await asyncio.wait(self._farewells)
         await self._http.aclose()
 
     # --- asking ------------------------------------------------------------------------------------------------
@@ -157,19 +170,28 @@ class A2ASource:
         places = " nor ".join(WELL_KNOWN)
         raise flaw or SourceError(f"{self._http.who} has no agent card: neither {places}.", code="agent_protocol")
 
-    async def _send(self, endpoint: Endpoint, text: str, context_id: str, task_id: str) -> Answer:
-        method = "SendStreamingMessage" if endpoint.streaming else "SendMessage"
+    async def _send(self, asked: Asked, text: str, context_id: str, task_id: str) -> Answer:
+        streaming = asked.endpoint.streaming
+        method = "SendStreamingMessage" if streaming else "SendMessage"
         message = wire.user_message(text, uuid4().hex, context_id=context_id, task_id=task_id)
         try:
-            return await self._post(endpoint, method, {"message": message}, stream=endpoint.streaming)
+            return await self._post(asked.endpoint, method, {"message": message}, stream=streaming, sent=asked.was_sent)
         except SourceError:
             self._endpoint = None
             raise
 
-    async def _post(self, endpoint: Endpoint, method: str, params: dict[str, Any], *, stream: bool) -> Answer:
-        tenant = {"tenant": endpoint.tenant} if endpoint.tenant else {}
+    async def _post(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        params: dict[str, Any],
+        *,
+        stream: bool,
+        sent: Callable[[], object] | None = None,
+    ) -> Answer:
+        body = wire.request(method, params | ({"tenant": endpoint.tenant} if endpoint.tenant else {}))
         headers = {"A2A-Version": wire.VERSION, "Accept": "text/event-stream, application/json"}
-        return await self._http.post(endpoint.url, wire.request(method, params | tenant), headers, stream=stream)
+        return await self._http.post(endpoint.url, body, headers, stream=stream, sent=sent)
 
     async def _single(self, answer: Answer) -> bytes:
         """The one item of an answer that is no stream."""
@@ -184,12 +206,43 @@ class A2ASource:
 
     # --- leaving -----------------------------------------------------------------------------------------------
 
-    async def _leave(self, endpoint: Endpoint, task_id: str, *, wait: bool) -> None:
-        farewell = asyncio.create_task(self._cancel(endpoint, task_id))
-        self._farewells.add(farewell)
-        farewell.add_done_callback(self._farewells.discard)
-        if wait:
-            await asyncio.shield(farewell)
+    def _leave(self, asked: Asked, error: BaseException | None = None) -> None:
+        """Nobody reads the answer any more: it has ended, or broke with an ``Exception``, or is not wanted."""
+        watch = asked.watch
+        if watch.over:
+            farewell = self._see_out(asked)
+        elif error is not None and watch.task_id:
+            asked.close()
+            farewell = self._cancel(asked.endpoint, watch.task_id)
+        elif error is not None and asked.sent and not isinstance(error, Exception):
+            farewell = self._find_out(asked)
+        else:
+            asked.close()
+            return
+        task = asyncio.create_task(farewell)
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)
+
+    async def _see_out(self, asked: Asked) -> None:
+        """The stream ends right after the last item, and the agent need not see its client break off."""
+        try:
+            await asked.sending.result().drain()
+        finally:
+            asked.close()
+
+    async def _find_out(self, asked: Asked) -> None:
+        """Cancel the task once it has a name."""
+        watch = asked.watch
+        try:
+            async with asyncio.timeout(_NAME_S):
+                while not (watch.task_id or watch.over) and await asked.reads_on():
+                    pass
+        except (SourceError, TimeoutError) as error:
+            _log.info("%s was left before it named a task: %s", self._http.who, error)
+        finally:
+            asked.close()
+        if watch.task_id and not watch.over:
+            await self._cancel(asked.endpoint, watch.task_id)
 
     async def _cancel(self, endpoint: Endpoint, task_id: str) -> None:
         try:

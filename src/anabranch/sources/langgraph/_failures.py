@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import AnabranchError, SourceError, describe
-from ._foreign import label
+from .._foreign import label
 
 _DISCONNECTED = frozenset({"APIConnectionError", "APITimeoutError", "ModelConnectionError", "ModelTimeoutError"})
 _ANSWERED = frozenset({"APIError", "APIStatusError", "ModelError", "GoogleAPIError", "ClientError", "ServerError"})

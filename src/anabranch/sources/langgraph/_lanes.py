@@ -23,8 +23,8 @@ from ...events import (
     ToolReturned,
 )
 from ...scope import join
+from .._foreign import attribute, called, entry, json_text, label
 from ._failures import explain
-from ._foreign import attribute, called, entry, json_text, label
 from ._plan import Plan
 
 Namespace = tuple[str, ...]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...events import ActivityDelta, ActivitySnapshot, Event
-from ._foreign import listed, plain
+from .._foreign import listed, plain
 
 TOOL = "write_todos"
 """The tool whose arguments are a plan."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...events import Event, ToolCallFinished, ToolOutputDelta, ToolReturned
+from .._foreign import as_it_is, attribute, entry, json_text, label, listed, plain
 from ._failures import explain
-from ._foreign import as_it_is, attribute, entry, json_text, label, listed, plain
 from ._lanes import Call, Lane, Lanes, announce, end
 
 

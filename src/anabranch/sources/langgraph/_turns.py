@@ -27,9 +27,9 @@ from ...events import (
     Usage,
     UsageReported,
 )
+from .._dialect import Router
+from .._foreign import amount, called, entry, json_text, label, prose, thought
 from . import _plan
-from ._dialect import Router
-from ._foreign import amount, called, entry, json_text, label, prose, thought
 from ._lanes import Call, Lane
 
 _SUPERSEDED = "Error: the model was asked again, and this call was never made."

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import MissingExtra, SourceError
-from ._foreign import label
+from .._foreign import label
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingExtra
-from ._dialect import Router, in_form
-from ._foreign import as_it_is, plain
+from .._dialect import Router, in_form
+from .._foreign import as_it_is, plain
 
 try:
     from langchain_openai import ChatOpenAI

@@ -1,8 +1,5 @@
 """A LangGraph graph as a source: one ``astream`` call for a run, its parts as they come.
 
-Where the conversation comes from: a graph without a checkpointer gets all messages of the request; one with a
-checkpointer has the conversation itself, so it gets only the newest user messages that it does not have yet.
-
 LangGraph cannot be paused: tools and models write into an unbounded queue. The limit on what a run may hold is the
 runner's, which closes the generator that ``open`` returns; that stops the graph, its models and its tools.
 """
@@ -14,11 +11,12 @@ from contextlib import aclosing
 from contextvars import ContextVar, Token
 from typing import Any
 
-from ...errors import ClientError, MissingExtra
+from ...errors import MissingExtra
 from ...events import Event
 from ...request import RunRequest
 from ...scope import Scope, entered
-from .translate import BREAKPOINT, MODES, LangGraphTranslator
+from . import tape
+from .translate import MODES, LangGraphTranslator
 
 _NOWHERE = (
     "no tool or node of the graph runs in this context, so there is nowhere to emit: start the thread with "
@@ -33,27 +31,39 @@ class LangGraphSource:
     holds. Raises ``MissingExtra`` when a run is opened and langgraph is not installed.
     """
 
+    kind = "langgraph"
+    dump = staticmethod(tape.dump)
+
     def __init__(self, graph: Any, *, name: str = "") -> None:
         self._graph = graph
         self.name = name or str(getattr(graph, "name", "") or "")
 
+    def settings(self, request: RunRequest) -> dict[str, Any]:
+        """Of the translator: whether the run answers an interrupt."""
+        return {"resumed": bool(request.resume)}
+
     def translator(self, request: RunRequest) -> LangGraphTranslator:
         """A fresh translator for the parts of ``open(request)``."""
-        return LangGraphTranslator(resumed=bool(request.resume))
+        return tape.translator(self.settings(request))
 
     async def open(self, request: RunRequest) -> AsyncGenerator[Any, None]:
         """Run the graph on ``request`` and give its stream parts.
 
-        Raises ``ClientError`` when an interrupt is answered that the graph cannot have asked, ``ModelTruncated`` when a
+        Raises ``ClientError`` when an interrupt is answered that the graph has not asked, ``ModelTruncated`` when a
         model's answer broke off, and whatever else the graph raises.
         """
+        scope, apart = Scope(_emitter()), _Apart()
+        from ._memory import NOTHING, given
         from .guard import ModelGuard
 
-        scope, apart = Scope(_emitter()), _Apart()
         config = {"configurable": {"thread_id": request.memory_key or request.thread_id}, "callbacks": [ModelGuard()]}
         with apart:
-            given = await self._input(request, config)
-        parts = self._graph.astream(given, config, stream_mode=list(MODES), subgraphs=True, version="v2")
+            asked, told = await given(self._graph, request, config)
+        if told:
+            yield {"type": "updates", "ns": (), "data": {"": {"messages": told}}}
+        if asked is NOTHING:
+            return
+        parts = self._graph.astream(asked, config, stream_mode=list(MODES), subgraphs=True, version="v2")
         async with aclosing(parts):
             while True:
                 # Not around the loop: a generator shares its context with whoever reads it.
@@ -64,25 +74,10 @@ class LangGraphSource:
                         return
                 yield part
 
-    async def _input(self, request: RunRequest, config: Any) -> Any:
-        from langgraph.types import Command
-
-        from ._history import conversation, unanswered
-
-        checkpointer = getattr(self._graph, "checkpointer", None)
-        if request.resume:
-            if not checkpointer:
-                message = "This agent keeps no checkpoints, so it cannot go on: compile it with a checkpointer."
-                raise ClientError(message, code="not_resumable", status=409)
-            answers = {answer.interrupt_id: answer.payload for answer in request.resume}
-            return None if BREAKPOINT in answers else Command(resume=answers)
-        messages = conversation(request.messages)
-        if checkpointer:
-            state = await self._graph.aget_state(config)
-            stored = state.values.get("messages") or () if isinstance(state.values, dict) else ()
-            if stored:
-                messages = [*unanswered(stored), *_news(messages, {message.id for message in stored})]
-        return {"messages": messages}
+    async def forget(self, memory_key: str) -> None:
+        """Delete what the graph's checkpointer has of that conversation. Raises what the checkpointer raises."""
+        if checkpointer := getattr(self._graph, "checkpointer", None):
+            await checkpointer.adelete_thread(memory_key)
 
 
 class _Apart:
@@ -105,14 +100,6 @@ class _Apart:
     def __exit__(self, *_: object) -> None:
         for variable, token in zip(self._variables, self._tokens, strict=True):
             variable.reset(token)
-
-
-def _news(messages: list[Any], stored: set[str | None]) -> list[Any]:
-    """The user messages at the end of ``messages`` that are not stored."""
-    end = len(messages)
-    while end and messages[end - 1].type == "human" and messages[end - 1].id not in stored:
-        end -= 1
-    return messages[end:]
 
 
 def scope_of(runtime: Any) -> Scope:

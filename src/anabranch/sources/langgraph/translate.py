@@ -39,8 +39,8 @@ from ...events import (
     StateSnapshot,
 )
 from ...scope import join, under
+from .._foreign import as_it_is, attribute, entry, label, listed, plain
 from ._failures import explain
-from ._foreign import as_it_is, attribute, entry, label, listed, plain
 from ._lanes import Call, Lane, Lanes, Task, end, settle
 from ._results import Results, tool_messages
 from ._turns import Turns, is_internal, written
