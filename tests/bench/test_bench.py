@@ -42,10 +42,15 @@ def test_a_quick_run_gives_every_figure_and_loses_no_token(tmp_path: Path) -> No
             "langgraph.deepagents.ours.token_us",
         ),
         *("langgraph.create_agent.bare.run_us", "micro.grammar_us", "micro.encoder_us", "micro.a2a_us"),
-        *("start.import_s", "start.ready_s", "memory.watcher_kb", "memory.bare_kb"),
+        *("start.import_s", "start.ready_s", "memory.watcher_kb", "memory.sqlite_kb", "memory.bare_kb"),
+        *("storage.sqlite.token_us", "storage.memory.run_us", "storage.sqlite.s100.token_us"),
+        *("storage.sqlite.relay.lag.p99_ms", "reconnect.memory.k10.ms", "reconnect.sqlite.k100.cpu_ms"),
+        *("reconnect.sqlite.k100.unseen_cpu_ms", "reconnect.bare.cpu_ms", "reconnect.restarted.k100.first_ms"),
     ):
         assert isinstance(at(figures, path), int | float), path
     assert figures["relay"]["ours"]["exact"] and figures["relay"]["direct"]["exact"]
+    for each in ("memory", "sqlite", "restarted"):
+        assert figures["reconnect"][each]["exact"], each
     for size in ("one", "some", "many"):
         assert (figures["lanes"]["ours"][size]["lost"], figures["lanes"]["ours"][size]["repeated"]) == (0, 0)
     assert "relay lag p50" in done.stdout and "smoke run" in done.stdout

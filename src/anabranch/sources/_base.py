@@ -38,7 +38,8 @@ class Source(Protocol):
 
         Closing the generator, or cancelling the task that reads it, stops the agent and whatever it called: nothing
         more comes once it returns. What others still have to be told (that a remote task is cancelled) goes on in the
-        background; ``aclose``, where a source has one, waits for it. Raises ``SourceError`` (or a framework's own error) when the agent fails.
+        background; ``aclose``, where a source has one, waits for it. Raises ``SourceError`` (or a framework's own
+        error) when the agent fails.
         """
 
     def translator(self, request: RunRequest) -> Translator:
