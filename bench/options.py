@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from .processes import SERVER_CPU, Child, started, written
 
+MEMORY = "memory://"
+"""Where logs are kept, unless keeping them is what is measured."""
+
 
 class Options(NamedTuple):
     """``quick`` is a smoke run: every figure is there, and means nothing. The rest are settings of the servers."""
@@ -22,10 +25,10 @@ class Options(NamedTuple):
         return quick if self.quick else full
 
     @contextlib.asynccontextmanager
-    async def server(self, config: str) -> AsyncIterator[Child]:
+    async def server(self, config: str, storage: str = MEMORY) -> AsyncIterator[Child]:
         """Our server on ``config`` (YAML), or the bare one (``"bare"``), where servers are measured."""
         flags = ["--loop", self.loop, "--listeners", str(self.listeners), *([] if self.tune_gc else ["--no-gc"])]
-        with written(config) as path:
+        with written(f"storage: {storage}\n{config}") as path:
             target = config if config == "bare" else path
             async with started("bench.server", target, *flags, cpu=SERVER_CPU) as child:
                 yield child

@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,11 @@ class Child:
     def rss_kb(self) -> float:
         """Resident memory in KiB."""
         return psutil.Process(self.pid).memory_info().rss / 1024
+
+    def disk_kb(self) -> float:
+        """KiB that it has written to a disk so far; 0 on systems that do not count it by process."""
+        counters = getattr(psutil.Process(self.pid), "io_counters", None)
+        return counters().write_bytes / 1024 if counters else 0.0
 
 
 def pin(pid: int, cpu: int | None) -> None:
@@ -95,7 +100,14 @@ async def computed(module: str, *arguments: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def written(text: str) -> Any:
+def sqlite() -> Iterator[str]:
+    """The storage URL of a temporary SQLite file."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
+        yield f"sqlite:///{folder}/bench.db"
+
+
+@contextlib.contextmanager
+def written(text: str) -> Iterator[str]:
     """The path of a temporary configuration file."""
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
         path = Path(folder, "anabranch.yaml")

@@ -72,6 +72,7 @@ async def paced(server: Child, streams: int, seconds: int) -> dict[str, Any]:
     shown = summary(delays or load.samples.delays_ms())
     return {
         "streams": streams,
+        "tokens": len(load.samples),
         **shown,
         "together": bool(delays),
         "sustained": bool(delays) and load.exact and shown["p99_ms"] < _SUSTAINED_MS,
