@@ -77,6 +77,8 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if version > VERSION:
         known = f"it has version {version}, this server knows {VERSION}"
         raise ConfigError(f"{path}: was written by a newer anabranch ({known}): upgrade, or name another file")
+    if not tables:
+        connection.execute("PRAGMA page_size = 1024")  # many live runs: each commit writes a page of each of them
     connection.execute("PRAGMA journal_mode = WAL")
     if not tables:
         stamps = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION};"
