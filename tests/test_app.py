@@ -160,7 +160,7 @@ async def test_what_an_agent_raises_reaches_no_client(caplog: pytest.LogCaptureF
     assert (end["type"], end["code"]) == ("RUN_ERROR", "agent_failed")
     assert end["message"] == "The agent failed with RuntimeError."
     assert said(answer.events) == "so far"
-    assert shown.json["status"] == "failed"
+    assert (shown.json["status"], shown.json["error"]) == ("failed", {"code": end["code"], "message": end["message"]})
     assert SECRET in caplog.text
 
 

@@ -311,7 +311,7 @@ async def test_any_run_id_can_be_come_back_to(run_id: str) -> None:
         assert over.status == 204
 
 
-async def test_a_client_says_in_the_query_what_it_can_read_and_the_default_is_what_all_can() -> None:
+async def test_a_client_says_in_the_query_what_it_can_read_and_the_default_is_as_the_run_was_started() -> None:
     async with served(App({"paced": (agent := Paced())})) as url:
         for _ in WORDS:
             agent.go.release()
@@ -322,7 +322,9 @@ async def test_a_client_says_in_the_query_what_it_can_read_and_the_default_is_wh
             return {event["type"] for event in answer.events if event["type"].startswith(("SUB", "STEP"))}
 
         steps, lanes = {"STEP_STARTED", "STEP_FINISHED"}, {"SUBAGENT_STARTED", "SUBAGENT_FINISHED"}
-        assert await kinds("/runs/r1/agui") == await kinds("/runs/r1/agui?prelude=1") == steps
+        assert await kinds("/runs/r1/agui") == await kinds("/runs/r1/agui?prelude=1") == lanes
+        assert await kinds("/runs/r1/agui?protocolVersion=0.0") == steps
+        assert await kinds("/runs/r1/agui?subagents=steps") == steps
         assert await kinds("/runs/r1/agui?protocolVersion=1.0") == lanes
         assert await kinds("/runs/r1/agui?protocolVersion=1.0&subagents=steps") == steps
         assert await kinds("/runs/r1/agui", x_anabranch_subagents="native") == lanes

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import yarl
 
-from anabranch import config
+from anabranch import config, events
 from anabranch.config import parse
 from anabranch.sinks.agui import parse as agui
 from tests import oracles
@@ -165,6 +165,26 @@ def test_every_field_of_the_configuration_is_documented():
     ):
         for field in section.__struct_fields__:
             assert re.search(rf"\b{field}:", page), f"{section.__name__}.{field}"
+
+
+def test_every_event_is_documented_in_its_order():
+    page = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)`(?: \*)? \| `(\w+)` \| \w.*\|$", page, re.M)
+    assert listed == [(kind.__name__, kind.__struct_config__.tag) for kind in events.EVENT_TYPES]
+
+
+async def test_a_lane_of_a_generator_belongs_to_the_call_that_it_names():
+    (code,) = [block for block in blocks("agents.md", "python") if "call_id=" in block and ".lane(" in block]
+    names = {"__name__": "a page"}
+    exec(code, names)
+    question = {"id": "m", "role": "user", "content": "go"}
+    async with served(names["app"]) as url, aiohttp.ClientSession() as http, asyncio.timeout(20):
+        body = {"threadId": "t", "runId": "r", "protocolVersion": "1.0", "messages": [question]}
+        async with http.post(f"{url}/agui", json=body) as response:
+            heard = list(oracles.events(await response.read()))
+    (call,) = [event for event in heard if event["type"] == "TOOL_CALL_START"]
+    (lane,) = [event for event in heard if event["type"] == "SUBAGENT_STARTED"]
+    assert lane["parentToolCallId"] == call["toolCallId"]
 
 
 def test_every_error_code_is_documented():

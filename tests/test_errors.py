@@ -11,6 +11,7 @@ from anabranch.errors import (
     AnabranchError,
     Cancelled,
     ClientError,
+    ConfigError,
     Conflict,
     MissingExtra,
     NotFound,
@@ -49,6 +50,12 @@ def test_errors_of_the_client_have_an_http_status() -> None:
 
 def test_a_missing_extra_says_what_to_type() -> None:
     assert "pip install 'anabranch[a2a]'" in str(MissingExtra("a2a-sdk", "a2a"))
+
+
+def test_a_flaw_of_the_configuration_names_its_field_where_it_is_known() -> None:
+    flaw = ConfigError("it is not set", path=("agents", "a"))
+    assert (str(flaw), flaw.problem, flaw.path) == ("agents.a: it is not set", "it is not set", ("agents", "a"))
+    assert str(ConfigError("it is not set")) == "it is not set"
 
 
 @pytest.mark.parametrize(

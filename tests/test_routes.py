@@ -8,13 +8,15 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from runs.staging import Stage, ended, followed
+from runs.staging import Signal, Stage, ended, followed
 from serving import ask, body, echo, refusal, said, sent, served
 
 from anabranch.app import App
+from anabranch.config import Server
 from anabranch.events import RunFinished, ToolCallFinished, ToolCallStarted, ToolReturned
 from anabranch.identity import LOCAL
 from anabranch.request import RunRequest
+from anabranch.sources.python import PythonSource
 
 Items = AsyncGenerator[Any, None]
 
@@ -206,6 +208,46 @@ async def test_a_deleted_thread_is_gone_with_its_runs_and_its_name_is_free(stora
             await wire.head()
             await wire.chunks()
         assert (await ask(url, "DELETE", "/threads/t")).status == 204
+
+
+class Remembering(PythonSource):
+    """An agent with a memory of its own, which may be out of order."""
+
+    def __init__(self, fails: bool = False) -> None:
+        super().__init__(looks)
+        self.forgotten, self.told = list[str](), Signal()
+        self._fails = fails
+
+    async def forget(self, memory_key: str) -> None:
+        self.forgotten.append(memory_key)
+        self.told.set()
+        if self._fails:
+            raise OSError("no connection")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_agents_forget_a_thread_that_is_deleted_branch_by_branch(storage: str, fails: bool) -> None:
+    agents = {name: Remembering(fails) for name in ("a", "b", "unused")}
+    async with served(App(agents, default="a", storage=storage)) as url:
+        await ask(url, "POST", "/agui", turn("r1", user("u1", "one")))
+        await ask(url, "POST", "/agui", turn("r2", user("u1", "edited")))
+        await ask(url, "POST", "/agents/b/agui", turn("r3", user("u2", "two")))
+        assert (await ask(url, "DELETE", "/threads/t")).status == 204
+        assert (await ask(url, "GET", "/threads/t")).status == 404
+    main, branch = agents["a"].forgotten
+    assert main == "local:t" and branch.endswith("@local:t")
+    assert agents["b"].forgotten == [branch]
+    assert agents["unused"].forgotten == []
+
+
+async def test_the_agents_forget_what_the_server_does_not_keep_so_that_its_name_is_free(storage: str) -> None:
+    agent = Remembering()
+    async with served(App({"a": agent}, storage=storage, server=Server(kept_runs=1))) as url:
+        await ask(url, "POST", "/agui", turn("r1", user("u1", "one")))
+        await ask(url, "POST", "/agui", turn("r2", user("u2", "two"), thread_id="another"))
+        await agent.told.wait()
+        assert (await ask(url, "GET", "/threads/t")).status == 404
+    assert agent.forgotten == ["local:t"]
 
 
 # --- whose -----------------------------------------------------------------------------------------------------------

@@ -12,13 +12,13 @@ uvicorn a stop goes through the lifespan, but uvicorn first waits for open strea
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import inspect
 import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,14 +30,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from .config import Agent, CancelAfter, Config, Server
-from .errors import AnabranchError, ClientError, ConfigError, NotFound
+from .errors import AnabranchError, ClientError, ConfigError, MissingExtra, NotFound
 from .identity import LOCAL, Principal, identified
 from .request import RunRequest
 from .routes import routes as json_routes
-from .runs._base import Kept, OnDisconnect
+from .runs._base import Kept, OnDisconnect, RunRecord
 from .runs.asking import memory_key
 from .runs.runs import Runs
-from .runs.threads import Turn
 from .runs.watched import Watched
 from .sinks.agui.routes import routes as agui_routes
 from .sources._base import Source
@@ -51,7 +50,7 @@ logger = logging.getLogger("anabranch")
 Identify = Callable[[HTTPConnection], "Principal | str | None | Awaitable[Principal | str | None]"]
 """Says who is asking; None (or ``""``) is a 401."""
 
-_CLOSE_S = 5.0  # for one source to close its connections
+_CLOSE_S = 5.0  # for one source to close its connections, or to forget a thread
 
 
 class App:
@@ -95,6 +94,7 @@ class App:
             ),
             live=limits.live_runs,
             record=recorder.tape if recorder else None,
+            forgotten=self._forget,
         )
         self._opening: asyncio.Task[int] | None = None
         self._asgi = Starlette(
@@ -203,13 +203,14 @@ class App:
         """The names of the agents."""
         return list(self._sources)
 
-    async def forget(self, turns: Sequence[Turn]) -> None:
-        """Make the agents forget a thread that was deleted."""
-        for agent, key in {(turn.record.agent, memory_key(turn.record)): None for turn in turns}:
+    async def _forget(self, thread: Sequence[RunRecord]) -> None:
+        """Make the agents forget a thread that is gone: its id may be used again."""
+        for agent, key in {(record.agent, memory_key(record)): None for record in thread}:
             forget = getattr(self._sources.get(agent), "forget", None)
             if forget is not None:
                 try:
-                    await forget(key)
+                    async with asyncio.timeout(_CLOSE_S):
+                        await forget(key)
                 except Exception:  # the thread is gone here, whatever an agent still has of it
                     logger.exception("the agent %r could not forget the conversation %r", agent, key)
 
@@ -250,21 +251,37 @@ async def _close(name: str, close: Callable[[], Awaitable[object]]) -> None:
         logger.exception("the agent %r could not be closed", name)
 
 
+@contextmanager
+def _at(*path: str) -> Iterator[None]:
+    """A ``ConfigError`` that does not know its field better is one of ``path``."""
+    try:
+        yield
+    except ConfigError as flaw:
+        flaw.path = flaw.path or path
+        raise
+
+
 def _configured(name: str, agent: Agent) -> Source:
+    path = ("agents", name)
     if agent.openai is not None:
-        return _openai(name, agent, agent.openai)
+        with _at(*path, "openai"):
+            return _openai(name, agent, agent.openai)
     if agent.a2a is None:
-        return as_source(_imported(name, agent.python or ""), name)
+        with _at(*path, "python"):
+            return as_source(_imported(name, agent.python or ""), name)
+    with _at(*path, "a2a"):
+        return _a2a(name, agent, agent.a2a)
+
+
+def _a2a(name: str, agent: Agent, url: str) -> Source:
     from .sources.a2a import A2ASource
 
-    headers = (
-        {"authorization": f"Bearer {_secret(f'agents.{name}.auth.bearer_env', agent.auth.bearer_env)}"}
-        if agent.auth
-        else None
-    )
+    _require_aiohttp("a2a")
+    path = ("agents", name, "auth", "bearer_env")
+    headers = {"authorization": f"Bearer {_secret(path, agent.auth.bearer_env)}"} if agent.auth else None
     times = agent.timeout
     return A2ASource(
-        agent.a2a,
+        url,
         name=name,
         headers=headers,
         connect_s=times.connect,
@@ -276,23 +293,28 @@ def _configured(name: str, agent: Agent) -> Source:
 def _openai(name: str, agent: Agent, url: str) -> Source:
     from .sources.openai import OpenAISource
 
-    key = _secret(f"agents.{name}.api_key_env", agent.api_key_env) if agent.api_key_env else ""
+    _require_aiohttp("openai")
+    key = _secret(("agents", name, "api_key_env"), agent.api_key_env) if agent.api_key_env else ""
     times = agent.timeout
-    try:
-        return OpenAISource(
-            url,
-            model=agent.model or "",
-            api_key=key,
-            instructions=agent.instructions,
-            options=agent.options,
-            connect_s=times.connect,
-            first_byte_s=times.first_byte,
-            idle_s=times.idle,
-        )
-    except ConfigError as flaw:
-        raise ConfigError(f"agents.{name}: {flaw}") from None
+    return OpenAISource(
+        url,
+        model=agent.model or "",
+        api_key=key,
+        instructions=agent.instructions,
+        options=agent.options,
+        connect_s=times.connect,
+        first_byte_s=times.first_byte,
+        idle_s=times.idle,
+    )
 
 
+def _require_aiohttp(extra: str) -> None:
+    """At the start, not when the first user asks. It is imported then, because that takes its time."""
+    if importlib.util.find_spec("aiohttp") is None:
+        raise MissingExtra("aiohttp", extra)
+
+
+@_at("supervisor")
 def _supervisor(config: Config, sources: Mapping[str, Source]) -> Source:
     from .sources.langgraph import LangGraphSource
     from .sources.langgraph.reasoning import chat_model
@@ -301,7 +323,7 @@ def _supervisor(config: Config, sources: Mapping[str, Source]) -> Source:
 
     assert config.supervisor is not None and config.model is not None
     model = config.model
-    key = _secret("model.api_key_env", model.api_key_env) if model.api_key_env else "none"
+    key = _secret(("model", "api_key_env"), model.api_key_env) if model.api_key_env else "none"
     options = {} if model.temperature is None else {"temperature": model.temperature}
     tools = [
         delegate(name, sources[name], description=config.agents[name].description, url=config.agents[name].a2a or "")
@@ -320,26 +342,27 @@ def _secrets(section: Mapping[str, Any]) -> Iterator[str]:
             yield os.environ.get(value, "")
 
 
-def _secret(field: str, variable: str) -> str:
+def _secret(path: tuple[str, ...], variable: str) -> str:
     value = os.environ.get(variable)
     if not value:
-        raise ConfigError(f"{field}: the environment variable {variable} is not set")
+        raise ConfigError(f"the environment variable {variable} is not set", path=path)
     return value
 
 
 def _imported(name: str, path: str) -> Any:
+    field = ("agents", name, "python")
     module, _, attribute = path.partition(":")
     if not module or not attribute:
-        raise ConfigError(f"agents.{name}.python: {path!r} is not package.module:object")
+        raise ConfigError(f"{path!r} is not package.module:object", path=field)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         found = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # whatever a module does when it is imported
         flaw = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"agents.{name}.python: {module!r} cannot be imported: {flaw}") from error
+        raise ConfigError(f"{module!r} cannot be imported: {flaw}", path=field) from error
     if not hasattr(found, attribute):
-        raise ConfigError(f"agents.{name}.python: {module!r} has no {attribute!r}")
+        raise ConfigError(f"{module!r} has no {attribute!r}", path=field)
     return getattr(found, attribute)
 
 

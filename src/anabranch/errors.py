@@ -122,16 +122,26 @@ class Fenced(ServerError):
 
 
 class ConfigError(AnabranchError):
-    """The configuration cannot be used. The message names the file, the field and the remedy."""
+    """The configuration cannot be used. The message names the field and the remedy, and the file where it is known.
+
+    ``path`` is the field, by which a reader of the file finds the line; ``problem`` is what is wrong there.
+    """
 
     code = "config"
+
+    def __init__(self, problem: str, *, path: tuple[str, ...] = ()) -> None:
+        super().__init__(problem)
+        self.problem, self.path = problem, path
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {self.problem}" if self.path else self.problem
 
 
 class MissingExtra(ConfigError):
     """An optional dependency is needed and not installed."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; it is needed here: pip install 'anabranch[{extra}]'")
+    def __init__(self, package: str, extra: str, *, path: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{package} is not installed; it is needed here: pip install 'anabranch[{extra}]'", path=path)
 
 
 def scrub(text: str) -> str:

@@ -79,6 +79,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: Any = None
     """What the protocol lets a caller pass through unread (AG-UI ``forwardedProps``)."""
     parent_run_id: str | None = None
+    dialect: str = ""
+    """How whoever starts the run reads it, in the words of its sink; so does who attaches and says nothing else."""
     memory_key: str = ""
     """Names the conversation for what a source keeps of it. Two callers may use one ``thread_id`` for different
     threads, and each branch of a thread (an edited or shortened conversation) is another conversation."""

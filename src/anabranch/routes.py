@@ -38,9 +38,6 @@ class Desk(Protocol):
     async def identify(self, caller: HTTPConnection) -> Principal:
         """Who is asking."""
 
-    async def forget(self, turns: Sequence[Turn]) -> None:
-        """A thread was deleted: this is what it was."""
-
 
 def routes(desk: Desk) -> list[Route]:
     """The routes. Whatever is not the caller's is a 404."""
@@ -75,10 +72,11 @@ def routes(desk: Desk) -> list[Route]:
         turns = await desk.runs.thread(request.path_params["thread_id"], await desk.identify(request))
         key = _at(turns, request.query_params.get("run"))
         said: dict[str, Any] = {"thread_id": turns[0].record.thread_id, "messages": written(conversation(turns, key))}
-        return _json(said | {"runs": [_branching(turn.record, turns) for turn in turns]})
+        names = {turn.record.key: turn.record.run_id for turn in turns}
+        return _json(said | {"runs": [_branching(turn.record, names) for turn in turns]})
 
     async def delete(request: Request) -> Response:
-        await desk.forget(await desk.runs.delete_thread(request.path_params["thread_id"], await desk.identify(request)))
+        await desk.runs.delete_thread(request.path_params["thread_id"], await desk.identify(request))
         return Response(status_code=204)
 
     async def health(request: Request) -> Response:
@@ -103,12 +101,13 @@ def routes(desk: Desk) -> list[Route]:
 
 def shown(record: RunRecord) -> dict[str, Any]:
     """A run as its owner may see it."""
-    return {name: value for name in _SHOWN if (value := getattr(record, name)) is not None}
+    fields = {name: value for name in _SHOWN if (value := getattr(record, name)) is not None}
+    return fields | ({"error": {"code": record.code, "message": record.message}} if record.code else {})
 
 
-def _branching(record: RunRecord, turns: Sequence[Turn]) -> dict[str, Any]:
+def _branching(record: RunRecord, names: Mapping[str, str]) -> dict[str, Any]:
     """A run of a thread, with the one it follows, and the message where it leaves that one."""
-    after = next((turn.record.run_id for turn in turns if turn.record.key == record.parent), None)
+    after = names.get(record.parent or "")
     said = {"follows": after, "upto": record.upto or None, "forgotten": record.forgotten or None}
     return shown(record) | {name: value for name, value in said.items() if value is not None}
 

@@ -26,7 +26,7 @@ import uvicorn
 
 from .app import App
 from .config import Config
-from .errors import ConfigError
+from .errors import ConfigError, ServerError
 
 logger = logging.getLogger("anabranch")
 
@@ -55,6 +55,7 @@ class _Server(uvicorn.Server):
                 signal.signal(sig, signal.SIG_IGN)  # the process ends already
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._app.open()
         await super().startup(sockets)
         self._accepting()
 
@@ -112,6 +113,8 @@ def run(
     try:
         loop = runner.get_loop()
         _run(loop, server.serve(sockets=[listener, *(listener.dup() for _ in range(_extra_listeners(loop)))]))
+    except ServerError as flaw:
+        raise ConfigError(f"storage: the server cannot start: {flaw} Restore a copy, or name another file") from flaw
     finally:
         threading.Thread(target=_end, args=(runner.get_loop(), int(sys.exc_info()[0] is not None)), daemon=True).start()
         with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of an agent, see `_run`
@@ -125,7 +128,10 @@ def _run(loop: asyncio.AbstractEventLoop, serving: Coroutine[Any, Any, None]) ->
     """
     task = loop.create_task(serving)
     task.add_done_callback(lambda _: loop.stop())
-    while not task.done():
+    over = False
+    while not over:
+        if over := task.done():
+            loop.call_soon(loop.stop)  # once more: what is left of the callback must not stop the loop later
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt):

@@ -1,8 +1,12 @@
 """The demo agents, read with the official client of their protocol."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -84,6 +88,31 @@ async def test_the_pace_is_kept_from_the_first_token_to_the_last() -> None:
     took_s = (stamps[-1][1] - stamps[0][1]) / 1e9
     # Only a late first token can make it shorter; a busy machine makes it longer.
     assert took_s > 0.8 * (len(stamps) - 1) / 400
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("command", "without", "package"),
+    [
+        (("anabranch.demo.agents", "komodor"), "a2a", "a2a-sdk"),
+        (("anabranch.demo", "--once"), "a2a", "a2a-sdk"),
+        (("anabranch.demo", "--once"), "aiohttp", "aiohttp"),
+        (("anabranch.demo", "--once"), "deepagents", "deepagents"),
+    ],
+)
+def test_a_missing_package_is_one_line_with_the_remedy(
+    tmp_path: Path, command: tuple[str, ...], without: str, package: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.modules[{without!r}] = None")
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    line = f"demo: {package} is not installed; it is needed here: pip install 'anabranch[demo]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
 
 
 @pytest.mark.process

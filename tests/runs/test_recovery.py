@@ -1,6 +1,7 @@
 """A process that is gone left runs behind: each gets its end, once, and what was shown stays as it was."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from anabranch.errors import Conflict, ServerError
 from anabranch.events import Event, RunFailed, RunFinished, TextDelta, ToolCallFinished, ToolCallStarted, ToolReturned
 from anabranch.identity import LOCAL
 from anabranch.log._base import Entry
+from anabranch.log.sqlite import SqliteLog
 from anabranch.request import Message, RunRequest
+from anabranch.runs._base import RunRecord
 from anabranch.runs.machine import Status
 from anabranch.runs.runs import Runs
+from anabranch.runs.sqlite import SqliteTable
 from anabranch.runs.threads import conversation
 from anabranch.storage import Storage, open_storage
 
@@ -153,3 +157,52 @@ async def test_a_run_whose_end_could_not_be_written_does_not_hang_later_readers(
     with pytest.raises(ServerError) as raised:
         await followed(runs, await runs.get("r1", LOCAL))
     assert raised.value.code == "log_failed"
+
+
+async def test_a_run_whose_record_is_damaged_does_not_keep_the_others_from_their_end(
+    opened: Opened, tmp_path: Path
+) -> None:
+    storage, stages = opened(), [Stage(), Stage()]
+    runs = Runs(storage.log, storage.table)
+    records = [await begun(runs, stage, asked(f"r{n}", f"t{n}")) for n, stage in enumerate(stages)]
+    for record in records:
+        async with asyncio.timeout(WAIT_S), runs.watch(record) as batches:
+            while not any(isinstance(entry.event, TextDelta) for entry in await anext(batches)):
+                pass
+    await storage.aclose()
+    await runs.stop(0)
+    file = sqlite3.connect(tmp_path / "runs.db")
+    file.execute(
+        "UPDATE entries SET body = x'7b22' WHERE id >> 32 = (SELECT no FROM logs WHERE run = ?)", (records[0].key,)
+    )
+    file.commit()
+    file.close()
+    storage = opened()
+    runs = Runs(storage.log, storage.table)
+    assert await runs.recover() == 2
+    with pytest.raises(ServerError) as raised:
+        await followed(runs, await runs.get("r0", LOCAL))
+    assert raised.value.code == "storage_failed"
+    text, end = ended(await followed(runs, await runs.get("r1", LOCAL)))
+    assert isinstance(end, RunFailed) and (text, end.code) == ("hello", "replica_lost")
+    for n in range(2):
+        assert said(await followed(runs, await begun(runs, echo, asked(f"next {n}", f"t{n}")))).endswith("hello")
+
+
+async def test_a_run_that_cannot_be_ended_at_once_is_ended_later(opened: Opened) -> None:
+    class Full(SqliteTable):
+        full = True
+
+        async def take(self, key: str) -> RunRecord | None:
+            if self.full:
+                self.full = False
+                raise ServerError("The disk is full.", code="storage_failed")
+            return await super().take(key)
+
+    await died(opened(), Stage())
+    storage = opened()
+    assert isinstance(storage.log, SqliteLog)
+    runs = Runs(storage.log, Full(storage.log))
+    assert await runs.recover() == 1
+    text, end = ended(await followed(runs, await runs.get("r1", LOCAL)))
+    assert isinstance(end, RunFailed) and (text, end.code) == ("hello", "replica_lost")

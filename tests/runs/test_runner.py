@@ -180,6 +180,18 @@ async def test_what_an_agent_raised_is_told_to_the_operator_only(caplog: pytest.
     assert SECRET in caplog.text
 
 
+async def test_the_cause_of_a_failure_is_told_to_the_operator_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def unreachable(request: RunRequest) -> Items:
+        raise SourceError("It cannot be reached.", code="agent_unreachable") from OSError("no host\n at 10.0.0.1")
+        yield
+
+    await outcome(Runs(), unreachable)
+    told = [message for message in caplog.messages if "10.0.0.1" in message]
+    assert [message.partition(": ")[2] for message in told] == [
+        "agent_unreachable, because of OSError: no host at 10.0.0.1"
+    ]
+
+
 # --- translators -----------------------------------------------------------------------------------------------------
 
 

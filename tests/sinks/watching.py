@@ -40,7 +40,7 @@ class Run:
     def __init__(
         self, run_id: str = "run-1", thread_id: str = "thread-1", history: Sequence[Message] = (), gone: int = 0
     ) -> None:
-        self.run_id, self.thread_id = run_id, thread_id
+        self.run_id, self.thread_id, self.dialect = run_id, thread_id, ""
         self._history, self._gone = tuple(history), gone
         self._log = MemoryLog()
         self.notes: dict[tuple[str, int], bytes] = {}

@@ -21,8 +21,18 @@ def main() -> None:
     app()
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Stream agents: every token of every agent, in order, exactly once."""
 
 
@@ -49,20 +59,20 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the agents of a configuration file."""
-    from ..config import load
+    from ..config import located
     from ..serve import serve as run
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("httpx", "httpx2"):  # a line for every call of a model
         logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
-        loaded = load(config)
+        loaded, reader = located(config)
     except ConfigError as error:
         raise _refused(error) from None
     try:
         run(loaded, host=host, port=port, record=record, announce=_announce)
     except ConfigError as error:
-        raise _refused(f"{config}: {error}") from None
+        raise _refused(reader.error(error.path, error.problem) if error.path else f"{config}: {error}") from None
 
 
 def _refused(problem: object) -> typer.Exit:

@@ -28,22 +28,32 @@ __all__ = (
     "Supervisor",
     "Timeouts",
     "load",
+    "located",
     "parse",
 )
 
 
 def load(path: str | Path, environ: Mapping[str, str] | None = None) -> Config:
     """Read and check a configuration file. Raises ``ConfigError`` that names file, line, field and remedy."""
+    return located(path, environ)[0]
+
+
+def located(path: str | Path, environ: Mapping[str, str] | None = None) -> tuple[Config, Reader]:
+    """``load``, and what knows the line of each field, for what turns out to be wrong only later."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
-    return parse(text, str(path), os.environ if environ is None else environ)
+    return _parsed(text, str(path), os.environ if environ is None else environ)
 
 
 def parse(text: str, name: str = "anabranch.yaml", environ: Mapping[str, str] | None = None) -> Config:
     """The configuration in ``text``; see ``load``."""
+    return _parsed(text, name, environ or {})[0]
+
+
+def _parsed(text: str, name: str, environ: Mapping[str, str]) -> tuple[Config, Reader]:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         raw = yaml.safe_load(text)
@@ -55,9 +65,9 @@ def parse(text: str, name: str = "anabranch.yaml", environ: Mapping[str, str] | 
         raise ConfigError(f"{name}: expected a mapping with `agents`, see the README for an example")
     reader = Reader(name, node)
     reader.refuse_repetition(node, set())
-    for variable in sorted(environ or {}):
+    for variable in sorted(environ):
         if variable.startswith(PREFIX):
-            reader.override(raw, variable, (environ or {})[variable])
+            reader.override(raw, variable, environ[variable])
     config: Config = reader.read(raw, Config, ())
     check(config, reader)
-    return config
+    return config, reader

@@ -17,16 +17,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
-
-import aiohttp
+from typing import TYPE_CHECKING, Any
 
 from ..cli.chat.terminal import Terminal
 from ..cli.chat.trail import ChatError
-from . import WARM_UP
+from . import WARM_UP, complete
 from ._process import StartFailed, started
 from .client import ask
 from .measure import lags_ms, percentile
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _AGENTS = ("komodor", "argocd")
 _QUESTION = "Show me komodor clusters, and what argocd deployed on them."
@@ -75,6 +76,7 @@ def main() -> None:
     parser.add_argument("--api-key-env", help="the environment variable that holds that model's key")
     parser.add_argument("--port", type=_port, default=8000, help="where to serve; a free one if it is taken")
     options = parser.parse_args()
+    complete()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show an emoji still shows the rest
@@ -88,6 +90,8 @@ def main() -> None:
 
 
 async def _demo(options: argparse.Namespace) -> int:
+    import aiohttp
+
     say = sys.stderr if options.json else sys.stdout
     async with contextlib.AsyncExitStack() as stack:
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)))

@@ -17,12 +17,17 @@ from typing import Any, NamedTuple
 
 os.environ["OTEL_INSTRUMENTATION_A2A_SDK_ENABLED"] = "false"  # read when the SDK is imported
 
-from a2a import types as a2a
-from a2a.server.agent_execution import AgentExecutor, RequestContext
-from a2a.server.events import EventQueue
-from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+try:
+    from a2a import types as a2a
+    from a2a.server.agent_execution import AgentExecutor, RequestContext
+    from a2a.server.events import EventQueue
+    from a2a.server.request_handlers import DefaultRequestHandler
+    from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+    from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+except ImportError:
+    from anabranch.demo import missing
+
+    raise missing("a2a-sdk") from None
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response

@@ -54,6 +54,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of the input: the same run id with another input is a conflict."""
     created_ms: int
     ended_ms: int | None = None
+    code: str | None = None
+    """Of the failure that ended it, with its message."""
+    message: str | None = None
     epoch: int = 1
     continues: str | None = None
     on_disconnect: OnDisconnect = "continue"
@@ -64,6 +67,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The line of runs it belongs to: ``""``, or the key of the run that began it."""
     parent_run_id: str | None = None
     """What the caller said."""
+    dialect: str = ""
+    """``RunRequest.dialect``."""
     size: int = 0
     """Bytes, about, of its entries and messages once it is over."""
     forgotten: bool = False
@@ -133,11 +138,11 @@ class RunTable(Protocol):
     async def kept(self) -> Kept:
         """What the finished runs that are not forgotten come to."""
 
-    async def forget(self, key: str) -> None:
-        """Mark a finished run as forgotten. A thread all of whose runs are forgotten is deleted, with their rows."""
+    async def forget(self, key: str) -> Sequence[RunRecord]:
+        """Mark a finished run as forgotten. A thread all of whose runs are forgotten is deleted: these are its runs."""
 
-    async def delete_thread(self, principal: str, thread_id: str) -> Sequence[str]:
-        """Forget a thread wholly; the keys of its runs. Raises ``Conflict`` ``thread_busy`` while one is active."""
+    async def delete_thread(self, principal: str, thread_id: str) -> Sequence[RunRecord]:
+        """Forget a thread wholly: these were its runs. Raises ``Conflict`` ``thread_busy`` while one is active."""
 
 
 class Executor(Protocol):

@@ -31,8 +31,9 @@ class Asking:
     def __init__(self, request: RunRequest, principal: str, agent: str, on_disconnect: OnDisconnect) -> None:
         self.request, self.principal = request, principal
         self._agent, self._on_disconnect = agent, on_disconnect
-        # The order of keys in a JSON object is no difference.
-        self.digest = hashlib.sha256(agent.encode() + b"\0" + msgspec.json.encode(request, order="sorted")).hexdigest()
+        # The order of keys in a JSON object is no difference, and how the answer is read is none either.
+        said = msgspec.json.encode(replace(request, dialect=""), order="sorted")
+        self.digest = hashlib.sha256(agent.encode() + b"\0" + said).hexdigest()
 
     def after(self, turns: Sequence[Turn], at_ms: int) -> Planned:
         """The run that it makes in a thread with ``turns``.
@@ -62,6 +63,7 @@ class Asking:
             upto=found.upto,
             branch=branch,
             parent_run_id=asked.parent_run_id,
+            dialect=asked.dialect,
             size=len(msgspec.json.encode(found.given)),
         )
         told = {message.id for message in found.history}

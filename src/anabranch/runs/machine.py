@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from ..events import RunFinished, Terminal
+from ..events import Event, RunFailed, RunFinished, Terminal
 
 
 class Status(StrEnum):
@@ -37,6 +37,11 @@ _OUTCOMES = {"success": Status.SUCCEEDED, "interrupted": Status.INTERRUPTED, "ca
 def can_move(status: Status, to: Status) -> bool:
     """Whether a run in ``status`` may become ``to``."""
     return to in MOVES[status]
+
+
+def failure_of(end: Event) -> dict[str, str]:
+    """What a record keeps of a terminal event that is a failure: its ``code`` and ``message``."""
+    return {"code": end.code, "message": end.message} if isinstance(end, RunFailed) else {}
 
 
 def status_of(terminal: Terminal) -> Status:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from ..request import Message
 from ..transcript import Outcome
 from ._base import Kept, RunRecord
 from ._refusals import refuse_if_busy, refuse_if_fenced
-from .machine import FINAL, Status, can_move
+from .machine import FINAL, Status, can_move, failure_of
 from .threads import Turn
 
 
@@ -65,7 +66,7 @@ class MemoryTable:
         refuse_if_fenced(entries, self._turns[key].record.epoch)
         await self._log.append(key, entries)
         self._turns[key] = replace(self._turns[key], outcome=outcome)
-        self._end(key, status=to, ended_ms=at_ms, size=size)
+        self._end(key, status=to, ended_ms=at_ms, size=size, **failure_of(entries[-1].event))
         return True
 
     async def take(self, key: str) -> RunRecord | None:
@@ -96,27 +97,26 @@ class MemoryTable:
 
     async def ended(self, limit: int = 100) -> Sequence[RunRecord]:
         """Finished runs that are not forgotten, in the order they ended."""
-        return [self._turns[key].record for key in self._ended][:limit]
+        return [self._turns[key].record for key in islice(self._ended, limit)]
 
     async def kept(self) -> Kept:
         """What those come to."""
         return Kept(len(self._ended), sum(self._turns[key].record.size for key in self._ended))
 
-    async def forget(self, key: str) -> None:
+    async def forget(self, key: str) -> Sequence[RunRecord]:
         """Mark a finished run as forgotten."""
-        if key in self._ended:
-            del self._ended[key]
-            record = self._change(key, forgotten=True)
-            thread = self._threads[record.principal, record.thread_id]
-            if all(self._turns[key].record.forgotten for key in thread):
-                self._remove(record.principal, record.thread_id)
+        if key not in self._ended:
+            return []
+        del self._ended[key]
+        record = self._change(key, forgotten=True)
+        thread = self._threads[record.principal, record.thread_id]
+        is_over = all(self._turns[key].record.forgotten for key in thread)
+        return self._remove(record.principal, record.thread_id) if is_over else []
 
-    async def delete_thread(self, principal: str, thread_id: str) -> Sequence[str]:
+    async def delete_thread(self, principal: str, thread_id: str) -> Sequence[RunRecord]:
         """Forget a thread wholly."""
-        keys = self._threads.get((principal, thread_id), [])
-        refuse_if_busy(thread_id, (self._turns[key].record for key in keys))
-        self._remove(principal, thread_id)
-        return keys
+        refuse_if_busy(thread_id, (self._turns[key].record for key in self._threads.get((principal, thread_id), ())))
+        return self._remove(principal, thread_id)
 
     def _may_become(self, key: str, to: Status) -> bool:
         turn = self._turns.get(key)
@@ -131,8 +131,9 @@ class MemoryTable:
         self._change(key, **changes)
         self._ended[key] = None
 
-    def _remove(self, principal: str, thread_id: str) -> None:
-        for key in self._threads.pop((principal, thread_id), ()):
-            record = self._turns.pop(key).record
+    def _remove(self, principal: str, thread_id: str) -> Sequence[RunRecord]:
+        records = [self._turns.pop(key).record for key in self._threads.pop((principal, thread_id), ())]
+        for record in records:
             self._keys.pop((principal, record.run_id))
-            self._ended.pop(key, None)
+            self._ended.pop(record.key, None)
+        return records

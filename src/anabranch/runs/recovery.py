@@ -34,14 +34,20 @@ async def bury_when_possible(log: RunLog, table: RunTable, record: RunRecord, re
     """
     for pause in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
         await asyncio.sleep(pause)  # nothing tells when a disk has room again
-        try:
-            owned = await table.take(record.key)
-            if owned is None or await _buried(log, table, owned, reason):
-                return
-            if await table.move(record.key, Status.FAILED, now_ms()):
-                return
-        except Exception as error:
-            logger.error("run %s: its end cannot be written: %r", record.run_id, error)
+        if await buried(log, table, record, reason):
+            return
+
+
+async def buried(log: RunLog, table: RunTable, record: RunRecord, reason: ServerError) -> bool:
+    """Whether one attempt to do so was enough."""
+    try:
+        owned = await table.take(record.key)
+        if owned is None or await _buried(log, table, owned, reason):
+            return True
+        return await table.move(record.key, Status.FAILED, now_ms())
+    except Exception as error:
+        logger.error("run %s: its end cannot be written: %r", record.run_id, error)
+        return False
 
 
 async def _buried(log: RunLog, table: RunTable, record: RunRecord, reason: ServerError) -> bool:

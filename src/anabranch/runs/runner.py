@@ -212,14 +212,15 @@ class Runner:
             error = error or failure
         self._let_out(self._grammar.close(error))
         if self._grammar.repairs:
-            logger.info("run %s: repaired %s", self._record.run_id, dict(self._grammar.repairs))
+            logger.debug("run %s: repaired %s", self._record.run_id, dict(self._grammar.repairs))
 
     def _report(self, reading: asyncio.Task[None]) -> None:
         """Tell the operator what the user is not told."""
         error = None if reading.cancelled() else reading.exception()
         if isinstance(error, AnabranchError):
-            if error.__cause__:
-                logger.warning("run %s of %r: %s, because %r", *self._names, error, error.__cause__)
+            if cause := error.__cause__:
+                why = " ".join(f"{type(cause).__name__}: {cause}".split()).removesuffix(":")
+                logger.warning("run %s of %r: %s, because of %s", *self._names, error.code, why)
         elif error:
             logger.error("run %s of %r failed", *self._names, exc_info=error)
 

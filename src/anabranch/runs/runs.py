@@ -24,7 +24,8 @@ from .asking import Asking
 from .executors.local import LocalExecutor
 from .machine import FINAL, Status, status_of
 from .memory import MemoryTable
-from .recovery import bury, bury_when_possible, lost
+from .recovery import buried, bury_when_possible, lost
+from .retention import Farewell, Retention
 from .runner import Runner, Writer, now_ms, started
 from .threads import Turn
 
@@ -39,11 +40,15 @@ Record = Callable[[Source, RunRequest, RunStarted], Tape | None]
 """Gives a run of a source, which begins so, the tape that keeps its items (``sources._base.Recorder.tape``)."""
 
 
+async def _nothing(thread: Sequence[RunRecord]) -> None:
+    """Nobody is told."""
+
+
 class Runs:
     """All runs of one server.
 
     The newest finished runs stay readable, as many as ``keeps`` says; none goes while it is watched. No more than
-    ``live`` run at once. ``record`` may keep what sources give.
+    ``live`` run at once. ``record`` may keep what sources give, ``forgotten`` is told of each thread that is gone.
     """
 
     def __init__(
@@ -55,16 +60,17 @@ class Runs:
         keeps: Kept = IN_MEMORY,
         live: int = LIVE,
         record: Record | None = None,
+        forgotten: Farewell = _nothing,
     ) -> None:
         self.log = log or MemoryLog()
         self.table = table or MemoryTable(self.log)
         self._executor = executor or LocalExecutor()
-        self._most, self._most_live = keeps, live
+        self._most_live = live
         self._record = record
         self._live: set[str] = set()
-        self._kept: Kept | None = None
-        self._forgetting = asyncio.Lock()
         self._watchers: dict[str, int] = {}
+        self._gone: set[str] = set()
+        self._retention = Retention(self.table, keeps, self._watchers.keys(), self._delete, forgotten)
         self._leaving: dict[str, asyncio.TimerHandle] = {}
         self._burying: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -81,10 +87,11 @@ class Runs:
 
     async def recover(self) -> int:
         """End the runs that a process before this one left behind; how many. Before any run is started."""
-        left = [record for each in await self.table.active() if (record := await self.table.take(each.key))]
+        left = await self.table.active()
         for record in left:
             logger.warning("run %s of %r was cut off when its server stopped", record.run_id, record.agent)
-            await bury(self.log, self.table, record, lost())
+            if not await buried(self.log, self.table, record, lost()):
+                self._bury(record, lost())
         return len(left)
 
     async def start(
@@ -129,14 +136,10 @@ class Runs:
             raise NotFound(f"there is no thread {thread_id!r}")
         return turns
 
-    async def delete_thread(self, thread_id: str, principal: Principal) -> Sequence[Turn]:
-        """Forget the caller's thread; what it was. Raises ``NotFound``, and ``Conflict`` while a run of it is live."""
-        turns = await self.thread(thread_id, principal)
-        async with self._forgetting:
-            for key in await self.table.delete_thread(principal.id, thread_id):
-                await self.log.delete(key)
-            self._kept = None
-        return turns
+    async def delete_thread(self, thread_id: str, principal: Principal) -> None:
+        """Forget the caller's thread. Raises ``NotFound``, and ``Conflict`` while a run of it is live."""
+        await self.thread(thread_id, principal)
+        await self._retention.delete_thread(principal.id, thread_id)
 
     @asynccontextmanager
     async def watch(self, record: RunRecord, after: int = 0) -> AsyncGenerator[AsyncIterator[Sequence[Entry]], None]:
@@ -156,13 +159,21 @@ class Runs:
                     raise NotFound(f"there is no run {record.run_id!r}")
                 if kept.status in FINAL and not (await self.log.bounds(key)).ended:
                     self.log.abandon(key, _unwritten())  # its end could not be written when it came
-            async with aclosing(self.log.tail(key, after)) as batches:
+            async with aclosing(self._tail(key, after)) as batches:
                 yield batches
         finally:
             self._watchers[key] -= 1
             if not self._watchers[key]:
                 del self._watchers[key]
+                self._gone.discard(key)
                 self._left_alone(record)
+
+    async def _tail(self, key: str, after: int) -> AsyncGenerator[Sequence[Entry], None]:
+        if key in self._gone:  # the log, which does not know it any more, would wait for it
+            raise NotFound("this run is no longer kept")
+        async with aclosing(self.log.tail(key, after)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def cancel(self, run_id: str, principal: Principal) -> RunRecord:
         """Cancel the caller's run; returns at once, the run ends with ``cancelled``.
@@ -179,6 +190,7 @@ class Runs:
         """No new runs; live ones get ``grace_s`` seconds, then end with ``server_stopping``."""
         self._stopping = True
         await self._executor.stop(grace_s)
+        await self._retention.stop()
         for burying in self._burying:  # the next process does it
             burying.cancel()
 
@@ -226,8 +238,7 @@ class Runs:
             self._live.discard(key)
             if not await self.table.finish(key, entries, status_of(end), now_ms(), outcome, size):
                 raise ServerError("This run is not in the table of runs.")
-            if self._kept is not None:
-                self._kept = Kept(self._kept.runs + 1, self._kept.size + size)
+            self._retention.add(size)
 
         writer = Writer(self.log, record, finish)
         try:
@@ -241,19 +252,22 @@ class Runs:
             self._live.discard(key)
             if leaving := self._leaving.pop(key, None):
                 leaving.cancel()
-        await self._forget_old()
+        self._retention.start()
 
     async def _abandon(self, record: RunRecord, reason: ServerError) -> None:
         """End a run that cannot write its own end: for its watchers soon, in the table as soon as that is possible.
 
         Until then its thread is busy.
         """
-        self._kept = None
+        await asyncio.wait((self._bury(record, reason),), timeout=_PATIENCE_S)
+        self.log.abandon(record.key, reason)
+
+    def _bury(self, record: RunRecord, reason: ServerError) -> asyncio.Task[None]:
         burying = asyncio.create_task(bury_when_possible(self.log, self.table, record, reason))
         self._burying.add(burying)
         burying.add_done_callback(self._burying.discard)
-        await asyncio.wait((burying,), timeout=_PATIENCE_S)
-        self.log.abandon(record.key, reason)
+        burying.add_done_callback(lambda _: self._retention.recount())
+        return burying
 
     # --- leaving and forgetting --------------------------------------------------------------------------------
 
@@ -270,23 +284,11 @@ class Runs:
         self._leaving.pop(key, None)
         self._executor.cancel(key, Cancelled("The last watcher left."))
 
-    async def _forget_old(self) -> None:
-        async with self._forgetting:
-            if self._kept is None:
-                self._kept = await self.table.kept()
-            while self._keeps_too_much():
-                before = self._kept
-                for record in await self.table.ended():
-                    if record.key not in self._watchers and self._keeps_too_much():
-                        await self.table.forget(record.key)
-                        await self.log.delete(record.key)
-                        self._kept = Kept(self._kept.runs - 1, self._kept.size - record.size)
-                if self._kept == before:
-                    return  # all that is left is watched
-
-    def _keeps_too_much(self) -> bool:
-        kept, most = self._kept, self._most
-        return kept is not None and (kept.runs > most.runs or kept.size > most.size)
+    async def _delete(self, key: str) -> None:
+        """Remove the log of a run that is forgotten, maybe while somebody is about to read it."""
+        if key in self._watchers:
+            self._gone.add(key)
+        await self.log.delete(key)
 
 
 def _unwritten() -> ServerError:

@@ -20,7 +20,7 @@ from ..request import Message
 from ..transcript import Outcome
 from ._base import Kept, RunRecord
 from ._refusals import refuse_if_busy, refuse_if_fenced
-from .machine import FINAL, Status, can_move
+from .machine import FINAL, Status, can_move, failure_of
 from .threads import Turn
 
 _OF_RUN = "principal = :principal AND run_id = :run_id"
@@ -102,7 +102,8 @@ class SqliteTable:
                 return None
             refuse_if_fenced(entries, record.epoch)
             unseen = appending(transaction)
-            _save(transaction, replace(record, status=to, ended_ms=at_ms, size=size))
+            why = failure_of(entries[-1].event)
+            _save(transaction, replace(record, status=to, ended_ms=at_ms, size=size, **why))
             transaction.execute("UPDATE runs SET outcome = ? WHERE key = ?", (left, key))
             return unseen
 
@@ -153,30 +154,28 @@ class SqliteTable:
         total = "SELECT count(*), ifnull(sum(size), 0) FROM runs WHERE ending IS NOT NULL"
         return await self._file.read(lambda file: Kept(*file.execute(total).fetchall()[0]))
 
-    async def forget(self, key: str) -> None:
+    async def forget(self, key: str) -> Sequence[RunRecord]:
         """Mark a finished run as forgotten."""
 
-        def work(transaction: Transaction) -> None:
+        def work(transaction: Transaction) -> Sequence[RunRecord]:
             record = _run(transaction, key)
             if record is None or record.status not in FINAL:
-                return
+                return []
             _save(transaction, replace(record, forgotten=True))
             thread = {"principal": record.principal, "thread_id": record.thread_id}
             kept = f"SELECT 1 FROM runs WHERE {_OF_THREAD} AND NOT forgotten ORDER BY no DESC LIMIT 1"
-            if not transaction.execute(kept, thread).fetchall():
-                transaction.execute(f"DELETE FROM runs WHERE {_OF_THREAD}", thread)
+            return [] if transaction.execute(kept, thread).fetchall() else _remove(transaction, thread)
 
-        await self._file.write(work)
+        return await self._file.write(work)
 
-    async def delete_thread(self, principal: str, thread_id: str) -> Sequence[str]:
+    async def delete_thread(self, principal: str, thread_id: str) -> Sequence[RunRecord]:
         """Forget a thread wholly."""
         thread = {"principal": principal, "thread_id": thread_id}
 
-        def work(transaction: Transaction) -> Sequence[str]:
-            runs = _decode_records(_joined(transaction, "record", f"{_OF_THREAD} ORDER BY no", thread))
-            refuse_if_busy(thread_id, runs)
-            transaction.execute(f"DELETE FROM runs WHERE {_OF_THREAD}", thread)
-            return [run.key for run in runs]
+        def work(transaction: Transaction) -> Sequence[RunRecord]:
+            busy = _decode_records(_joined(transaction, "record", f"{_OF_THREAD} AND active", thread))
+            refuse_if_busy(thread_id, busy)
+            return _remove(transaction, thread)
 
         return await self._file.write(work)
 
@@ -202,6 +201,13 @@ def _joined(file: sqlite3.Connection | Transaction, column: str, where: str, par
 def _run(transaction: Transaction, key: str) -> RunRecord | None:
     found = transaction.execute("SELECT record FROM runs WHERE key = ?", (key,)).fetchall()
     return _decode_record(found[0][0]) if found else None
+
+
+def _remove(transaction: Transaction, thread: Parameters) -> Sequence[RunRecord]:
+    """Remove the rows of a thread; what they were."""
+    records = _decode_records(_joined(transaction, "record", f"{_OF_THREAD} ORDER BY no", thread))
+    transaction.execute(f"DELETE FROM runs WHERE {_OF_THREAD}", thread)
+    return records
 
 
 def _save(transaction: Transaction, record: RunRecord) -> None:

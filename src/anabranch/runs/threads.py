@@ -70,8 +70,7 @@ def place(turns: Sequence[Turn], messages: Sequence[Message]) -> Place:
     """Where a request with ``messages`` belongs among ``turns`` (oldest first). A run that is not over has no place."""
     tree = Tree([turn for turn in turns if turn.outcome is not None])
     copy = tree.recognisable(messages)
-    cuts = [_cut(tree, run, copy) for run in tree.runs_with(copy)] or [_Cut(-1, [], 0, 0)]
-    cut = next((cut for cut in cuts if not cut.edit), cuts[0])  # the same ids, edited, are on other paths
+    cut = _cut_of_a_path(tree, copy)
     given = _given(tree, cut, copy)
     return replace(
         _after(tree, cut),
@@ -105,6 +104,17 @@ class _Cut(NamedTuple):
     kept: int
     start: int
     edit: bool = False
+
+
+def _cut_of_a_path(tree: Tree, copy: Sequence[Message]) -> _Cut:
+    """The cut of the newest path that the copy does not edit, or else of the newest one."""
+    newest: _Cut | None = None
+    for run in tree.runs_with(copy):  # the same ids, edited, are on other paths
+        cut = _cut(tree, run, copy)
+        if not cut.edit:
+            return cut
+        newest = newest or cut
+    return newest or _Cut(-1, [], 0, 0)
 
 
 def _cut(tree: Tree, run: int, copy: Sequence[Message]) -> _Cut:
@@ -188,6 +198,8 @@ def _given(tree: Tree, cut: _Cut, copy: Sequence[Message]) -> list[Message]:
 def _is_edit(message: Message, spot: Spot) -> bool:
     """Whether the client changed a message that it knows from us, or that we know from it."""
     ours = spot.message
+    if message == ours:
+        return False
     if message.role != ours.role:
         return True
     if ours.role == "tool" and spot.written:

@@ -30,6 +30,11 @@ class Watched:
         """The caller's id of its thread."""
         return self.record.thread_id
 
+    @property
+    def dialect(self) -> str:
+        """``RunRequest.dialect`` of the request that started it."""
+        return self.record.dialect
+
     def watch(self, after: int = 0) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Entry]]]:
         """``Runs.watch``."""
         return self._runs.watch(self.record, after)

@@ -30,6 +30,10 @@ class Watched(Protocol):
     def thread_id(self) -> str:
         """The caller's id of its thread."""
 
+    @property
+    def dialect(self) -> str:
+        """``RunRequest.dialect`` of the request that started it."""
+
     def watch(self, after: int = 0) -> Batches:
         """Follow it from the entry after ``after`` to its end. Whoever leaves before that is a watcher who left."""
 

@@ -24,7 +24,7 @@ from ...events import Part
 from ...request import Message, Resume, RunRequest, ToolCall, ToolSpec
 from . import wire
 from .payload import NAMESPACE
-from .profile import Profile
+from .profile import PROTOCOL_VERSION, Profile
 
 SUBAGENTS_HEADER = "x-anabranch-subagents"
 """Asks for a way of telling sub-agents, ``native`` or ``steps``; so does the query parameter ``subagents``."""
@@ -65,18 +65,26 @@ def parse(
             ),
             options=given.forwarded_props,
         )
-        return request, readable(given.protocol_version, headers or {}, query or {})
+        return request, _negotiated(given.protocol_version, headers or {}, query or {})
     except RecursionError:
         raise ClientError("the body is nested too deeply", code="bad_json") from None
     except ValueError:  # a converter's; what is refused on purpose is a ClientError already
         raise ClientError("the body holds a number that is too long to be read", code="bad_json") from None
 
 
-def readable(version: str | None, headers: Mapping[str, str], query: Mapping[str, str]) -> Profile:
-    """What a client can read that declares ``version`` and may ask for a way of telling sub-agents.
+def readable(headers: Mapping[str, str], query: Mapping[str, str], dialect: str) -> Profile:
+    """What a client can read that attaches: what it says, else what whoever started the run could, its ``dialect``.
 
     Raises ``ClientError``.
     """
+    if "protocolVersion" in query:
+        return _negotiated(query["protocolVersion"], headers, query)
+    known = Profile.of(dialect)
+    asked = query.get("subagents") or headers.get(SUBAGENTS_HEADER)
+    return Profile.negotiate(PROTOCOL_VERSION if known.modern else None, asked or known.subagents)
+
+
+def _negotiated(version: str | None, headers: Mapping[str, str], query: Mapping[str, str]) -> Profile:
     return Profile.negotiate(version, query.get("subagents") or headers.get(SUBAGENTS_HEADER))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import msgspec
 
@@ -41,3 +41,19 @@ class Profile(msgspec.Struct, frozen=True):
         if subagents not in ("native", "steps"):
             raise ClientError(f"subagents must be 'native' or 'steps', not {subagents[:40]!r}.", status=422)
         return cls(modern, cast(Subagents, subagents))
+
+    @classmethod
+    def of(cls, dialect: str) -> Profile:
+        """The profile that ``dialect`` names, or that of a client of which nothing is known."""
+        return _DIALECTS.get(dialect, cls())
+
+    @property
+    def dialect(self) -> str:
+        """What ``of`` reads."""
+        return f"agui:{'modern' if self.modern else 'older'}:{self.subagents}"
+
+
+_DIALECTS = {
+    profile.dialect: profile
+    for profile in (Profile(modern, way) for modern in (True, False) for way in get_args(Subagents))
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec.structs import replace
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -38,14 +39,15 @@ def routes(gate: Gate, *, keep_alive_s: float = KEEP_ALIVE_S, body_limit: int = 
             seen = ""  # of a run before this one
         if seen:
             await gate.find(principal, asked.run_id)  # who comes back has no run started
+        asked = replace(asked, dialect=profile.dialect)
         watched = await gate.start(principal, request.path_params.get("name"), asked)
         return answer(await attached(watched, profile, seen))
 
     async def attach(request: Request) -> FrameStream | Response:
         principal = await gate.identify(request)
         query = request.query_params
-        profile = readable(query.get("protocolVersion"), request.headers, query)
         watched = await gate.find(principal, request.path_params["run_id"])
+        profile = readable(request.headers, query, watched.dialect)
         # An EventSource that comes back repeats its address, and says in the header what it has meanwhile.
         seen = _last_event_id(request) or query.get("after", "")
         return answer(await attached(watched, profile, seen, prelude=query.get("prelude") == "1"))
