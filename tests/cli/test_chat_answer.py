@@ -1,6 +1,7 @@
 """What of a run's text is its answer, and whether it is what the server promised."""
 
 import json
+import time
 
 import pytest
 from cases import CASES, Case
@@ -256,3 +257,28 @@ def test_a_long_text_costs_its_length() -> None:
     for _ in range(50_000):
         reading.feed(piece)
     assert len(reading.answer.text) == 5_000_000
+
+
+def test_a_call_that_is_void_takes_its_result_with_it() -> None:
+    conversation = Conversation()
+    reading = Reading(conversation)
+    for each in events_of(
+        [
+            event("TOOL_CALL_START", toolCallId="c", toolCallName="one"),
+            event("TOOL_CALL_RESULT", toolCallId="c", messageId="r", content="1"),
+            event("CUSTOM", name="anabranch.run_resumed", value={"voidedMessageIds": [], "voidedToolCallIds": ["c"]}),
+        ]
+    ):
+        reading.feed(each)
+    assert conversation.messages == []
+
+
+def test_a_run_of_thousands_of_calls_costs_its_length() -> None:
+    conversation, began = Conversation(), time.process_time()
+    reading = Reading(conversation)
+    for number in range(20_000):
+        of = {"toolCallId": f"c{number}"}
+        reading.feed({"type": "TOOL_CALL_START", "toolCallName": "one"} | of)
+        reading.feed({"type": "TOOL_CALL_RESULT", "messageId": f"r{number}", "content": str(number)} | of)
+    assert [message["content"] for message in conversation.messages[1::2]] == list(map(str, range(20_000)))
+    assert time.process_time() - began < 5

@@ -9,6 +9,7 @@ from cases._case import DONE, lane, says
 
 from anabranch import App
 from anabranch import events as ev
+from anabranch.cli.chat import client
 from anabranch.cli.chat.address import headers, target
 from anabranch.cli.chat.client import Client, run_input
 from anabranch.cli.chat.reading import Reading
@@ -17,6 +18,7 @@ from anabranch.errors import ConfigError
 from anabranch.request import RunRequest
 from tests.cli.double import LOST, RUN, Double, bare, cable, event, first, frames
 from tests.serving import served
+from tests.sources.a2a._raw import Request, raw
 
 TEXT = "Three \U0001f469\u200d\U0001f680 clusters,\r\n\nall ha ha ha well."
 STREAM = frames([*says("m", *TEXT), *lane("k", "komodor", says("n", "sub", agent="k")), DONE])
@@ -37,8 +39,8 @@ async def read(
     say = [].append if said is None else said.append
     async with (
         asyncio.timeout(20),
-        Client(target(url), say=say, **{"patience_s": 5.0, "pause_s": 0.0005} | options) as client,
-        aclosing(client.run(asked)) as batches,
+        Client(target(url), say=say, **{"patience_s": 5.0, "pause_s": 0.0005} | options) as asking,
+        aclosing(asking.run(asked)) as batches,
     ):
         async for _, batch in batches:
             out += batch
@@ -178,6 +180,8 @@ async def test_a_run_that_is_told_from_its_start_again_is_not_shown_twice() -> N
         (200, "text/html", "<html>", "answered with text/html, which is no stream of events"),
         (200, "text/event-stream", "data: hello\n\n", "no AG-UI event: b'hello'"),
         (200, "text/event-stream", "data: [1]\n\n", "no AG-UI event"),
+        (200, "text/event-stream", f'data: {{"type":"RAW","event":{"[" * 5000}{"]" * 5000}}}\n\n', "no AG-UI event"),
+        (500, "application/json", "[" * 9000, "answered 500: [["),
     ],
 )
 async def test_an_answer_that_is_no_run_is_told_with_the_remedy(status: int, kind: str, body: str, said: str) -> None:
@@ -189,6 +193,58 @@ async def test_an_answer_that_is_no_run_is_told_with_the_remedy(status: int, kin
 
     async with served(app, lifespan="off") as url:
         assert said in await refused(url)
+
+
+@pytest.mark.parametrize("end", ["hang", "close"])
+async def test_a_refusal_that_does_not_come_whole_is_told_as_far_as_it_came(end: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(client, "_BODY_S", 0.2)
+
+    async def answer(request: Request) -> None:
+        await request.send(b"HTTP/1.1 403 X\r\ncontent-length: 100\r\n\r\nnot you")
+        if end == "hang":
+            await request.gone.wait()
+        request.writer.close()
+
+    async with raw(answer, None) as server:
+        assert "answered 403: not you; send credentials" in await refused(server.url)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "said", ['{"error": {"code": "no", "message": "not with open-sesame"}}', "Bearer open-sesame?"]
+)
+async def test_a_server_that_repeats_our_credentials_is_quoted_without_them(said: str) -> None:
+    async def answer(request: Request) -> None:
+        await request.answer(said.encode(), 400)
+
+    async with raw(answer, None) as server:
+        assert "***" in (told := await refused(server.url, headers={"authorization": "Bearer open-sesame"}))
+        assert "sesame" not in told
+
+
+async def test_what_does_not_speak_http_is_told_at_once() -> None:
+    async def answer(request: Request) -> None:
+        await request.send(b"SSH-2.0-OpenSSH_9.2\r\n")
+        request.writer.close()
+
+    async with raw(answer, None) as server:
+        assert "does not speak HTTP" in await refused(server.url, patience_s=60)
+
+
+@pytest.mark.parametrize("host", ["..", "a" * 300])
+async def test_a_host_name_that_none_can_be_is_told_and_its_query_is_not(host: str) -> None:
+    told = await refused(f"http://{host}/agui?key=sesame")
+    assert "/agui cannot be reached: " in told and "sesame" not in told
+
+
+async def test_blank_events_of_a_server_keep_a_connection_alive_and_say_nothing() -> None:
+    stream = [
+        event("RUN_STARTED", threadId="t", runId="r"),
+        b"data:\n\n",
+        event("RUN_FINISHED", threadId="t", runId="r"),
+    ]
+    async with served(Double(stream, ours=False).app) as url:
+        assert (await followed(url))[0] == ""
 
 
 async def test_a_server_that_is_not_there_is_told_at_once() -> None:

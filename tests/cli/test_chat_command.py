@@ -78,6 +78,8 @@ async def test_what_is_asked_is_the_prompt_and_what_is_piped(arguments: Any, pip
         (("URL", "q", "--header", "Authorization Bearer sesame"), '"Name: value"'),
         (("URL", "q", "--header", "Content-Type: sesame"), "set by this command"),
         (("URL", "q", "--colour"), "No such option"),
+        (("URL", "a\udcff"), "not UTF-8"),
+        (("URL", "q", "--agent", "a\udcff"), "not UTF-8"),
         ((), "Missing argument"),
     ],
 )

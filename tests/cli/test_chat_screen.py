@@ -1,6 +1,7 @@
 """What is on screen, from frames alone."""
 
 import re
+import time
 from collections import Counter
 
 import pytest
@@ -228,7 +229,14 @@ def test_the_plan_is_on_screen_while_it_is_written_and_told_when_it_changes() ->
 
 
 @pytest.mark.parametrize(
-    "operation", [{"op": "add", "path": "/todos/x/y"}, {"op": "remove", "path": "/todos/9"}, {"op": "add"}]
+    "operation",
+    [
+        {"op": "add", "path": "/todos/x/y"},
+        {"op": "remove", "path": "/todos/9"},
+        {"op": "add", "path": "/todos/99999999999999999999", "value": {}},
+        {"op": "add", "path": 5},
+        {"op": "add"},
+    ],
 )
 def test_a_plan_of_another_shape_is_not_shown_and_breaks_nothing(operation) -> None:
     screen = Screen()
@@ -245,3 +253,14 @@ def test_text_of_another_role_is_nobodys_answer_and_not_shown() -> None:
 
 def test_arguments_that_break_lines_stay_one_line() -> None:
     assert written(shown([*calls("c", "look")[:1], *args("c", '{"a":\n', "1}"), DONE]))[0] == 'look({"a": 1})'
+
+
+def test_thousands_of_lanes_of_one_name_are_told_apart_in_no_time() -> None:
+    screen, began = Screen(), time.process_time()
+    for number in range(20_000):
+        screen.feed({"type": "SUBAGENT_STARTED", "name": "a", "subagentRunId": str(number)})
+    last = {"messageId": "m", "subagentRunId": "19999"}
+    screen.feed({"type": "TEXT_MESSAGE_START"} | last)
+    (line,) = screen.feed({"type": "TEXT_MESSAGE_CONTENT", "delta": "hi\n"} | last)
+    assert (line.lane, line.text) == ("a #20000", "hi")
+    assert time.process_time() - began < 5

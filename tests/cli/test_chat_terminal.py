@@ -244,3 +244,22 @@ async def test_nobody_who_types_is_asked_when_the_run_was_stopped() -> None:
         await seat.sees("cannot be told to stop a run")
         assert await seat.leaves() == 130
         double.go.set()
+
+
+async def test_what_is_typed_and_is_no_text_is_sent_as_text() -> None:
+    double = Double(STREAM)
+    async with served(double.app) as url, seated(url) as seat:
+        await seat.sees("> ")
+        seat.type(b"a\xffb\r")
+        await seat.sees("well.")
+        await seat.sees("> ", 2)
+        assert await seat.insists(b"\x04") == 0
+    assert double.bodies[0]["messages"][0]["content"] == "a\ufffdb"
+
+
+async def test_arguments_of_millions_of_characters_are_one_row() -> None:
+    stream = frames([*calls("c", "write", '{"text": "' + "x" * 5_000_000 + '"}'), returns("c", "ok"), DONE])
+    async with served(Double(stream).app) as url, seated(url, "q") as seat:
+        assert await seat.leaves() == 0
+        (row, *_) = seat.rows
+    assert row.startswith('write({"text": "xxx') and len(row) == 100

@@ -92,6 +92,13 @@ def test_a_broken_file_exits_1_after_what_could_be_read(file: Path) -> None:
     assert said == f"anabranch: {file}:3: this is no line of JSON; cut the file before it to replay the rest\n"
 
 
+def test_no_escape_sequence_of_a_file_reaches_the_terminal() -> None:
+    # typer strips them itself where there is no terminal
+    broken = b'{"at":1,"event":{"type":"text_delta","message_id":"m","delta":5,"\\u001b[2J":1}}\n'
+    _, _, said = replay("-", given=b"".join(tape_of()) + broken)
+    assert "\\x1b[2J" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "given", "said"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -112,3 +113,45 @@ def test_variables_that_are_named_like_secrets_are_known() -> None:
     environ = {"OPENAI_API_KEY": "a", "KOMODOR_TOKEN": "b", "TOKEN": "c", "DB_PASSWORD": "d", "AWS_SECRET": "e"}
     harmless = {"PWD": "/x", "KEYBOARD": "us", "MAX_TOKENS_SEEN": "5", "HOME": "/x", "TOKENIZERS_PARALLELISM": "0"}
     assert secrets_in(environ | harmless) == [*"abcde"]
+
+
+def every(text: str) -> str:
+    return "".join(f"\\u{unit:04X}" for unit in memoryview(text.encode("utf-16-le")).cast("H"))
+
+
+ESCAPES = {
+    "php": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
+    "go": lambda text: json.dumps(text)[1:-1].replace("<", "\\u003c").replace("&", "\\u0026"),
+    "dotnet": lambda text: json.dumps(text)[1:-1].replace("+", "\\u002B").replace('\\"', "\\u0022"),
+    "every": every,
+    "first": lambda text: every(text[0]) + json.dumps(text[1:])[1:-1],
+    "middle": lambda text: f"{json.dumps(text[:6])[1:-1]}{every(text[6])}{json.dumps(text[7:])[1:-1]}",
+}
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2])
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+@pytest.mark.parametrize("secret", ["a+b/c<&>\"\\'ü🚀", *TOKENS[:2]])
+def test_a_secret_is_hidden_however_the_json_in_an_item_escapes_it(secret: str, escape: Any, levels: int) -> None:
+    item = f'{{"before": "\\\\ \\n", "said": "{escape(secret)}", "after": [1, "\\ud83d\\ude80\\n"]}}'
+    said = hidden(json.dumps({"item": item}) if levels else {"item": item}, "a+b/c<&>\"\\'ü🚀")
+    for _ in range(levels):
+        said = json.loads(said) if isinstance(said, str) else said
+    said = said["item"]
+    read_again = json.loads(said)
+    assert set(read_again["said"]) == {"*"}
+    assert (read_again["before"], read_again["after"]) == (json.loads(item)["before"], [1, "🚀\n"])
+
+
+def test_text_with_escapes_and_without_secrets_stays_as_it_is() -> None:
+    text = '{"a": "it\\u0027s \\/ \\\\u0041"}'
+    assert hidden({"item": text}, "open-sesame") == {"item": text}
+
+
+@pytest.mark.parametrize(
+    "text", ["\\" * 300_000 + "x", '\\"' * 100_000, "\\u00" * 50_000], ids=["run", "pairs", "codes"]
+)
+def test_backslashes_without_end_cost_their_number(text: str) -> None:
+    began = time.process_time()
+    assert hidden(text + " @", '""""x', 'a\\\\\\b\\"c') == text + " @"
+    assert time.process_time() - began < 10

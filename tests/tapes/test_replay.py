@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -306,6 +307,20 @@ def test_a_captured_stream_of_a_remote_agent_is_read_as_it_came(case: Any) -> No
 def test_a_captured_answer_that_is_no_stream_is_one_item(head: bytes) -> None:
     body = {"id": "x", "choices": [{"message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}
     assert text(captured(head + json.dumps(body, indent=2).encode() + b"\n", "openai")) == "Hello"
+
+
+def test_a_captured_answer_is_not_read_without_end() -> None:
+    taken = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal taken
+        yield b'{"choices": "'
+        while True:
+            taken += 1
+            yield b"x" * (1 << 20)
+
+    [*_, failed] = [entry.event for entry in replay(endless(), "f", "openai").entries()]
+    assert isinstance(failed, ev.RunFailed) and failed.code == "protocol" and taken < 20
 
 
 def test_a_captured_stream_that_stops_inside_an_event_is_a_lost_connection() -> None:

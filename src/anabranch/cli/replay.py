@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
+from .chat.screen import visible
+
 if TYPE_CHECKING:
     from ..log._base import Entry
 
@@ -55,7 +57,7 @@ def replay(
         raise _ended(error, 2) from None
     if run.cut:
         why = "the process that made it was killed, its disk was full, or it still runs"
-        typer.echo(f"anabranch: {name}: it stops before the end of the run: {why}", err=True)
+        _tell(f"{name}: it stops before the end of the run: {why}")
 
 
 def _lines(file: BinaryIO, limit: int) -> Iterator[bytes]:
@@ -77,5 +79,10 @@ def _frames(encoder: Any, entry: Entry) -> Iterator[dict[str, Any]]:
 
 
 def _ended(problem: object, status: int) -> typer.Exit:
-    typer.echo(f"anabranch: {' '.join(str(problem).split())}", err=True)
+    _tell(str(problem))
     return typer.Exit(status)
+
+
+def _tell(text: str) -> None:
+    """A line on stderr, which no file can write escapes to."""
+    typer.echo(f"anabranch: {visible(' '.join(text.split()))}", err=True)

@@ -7,6 +7,8 @@ from typing import Any
 
 from ._foreign import amount, entry, json_text, label, listed, prose, thought
 
+_DIGITS = 20  # of an index; Python refuses to read very long numbers
+
 
 class Router:
     """Routes the tool call fragments of one model turn to positions 0, 1, 2, ... in the order the calls appeared.
@@ -21,13 +23,14 @@ class Router:
     with one that is taken, gets a minted one.
     """
 
-    __slots__ = ("_by_index", "_ids", "_last", "_mint", "_told", "_whole")
+    __slots__ = ("_by_id", "_by_index", "_ids", "_last", "_mint", "_told", "_whole")
 
     def __init__(
         self, mint: Callable[[], str] | None = None, whole: Callable[[int], bool] = lambda position: False
     ) -> None:
         self._mint, self._whole = mint, whole
         self._by_index: dict[Any, int] = {}
+        self._by_id: dict[str, int] = {}
         self._ids: list[str | None] = []  # as the server has them
         self._told: set[str] = set()
         self._last = -1
@@ -39,7 +42,7 @@ class Router:
             if known is None or (call_id and name and self._ids[known] not in (None, call_id)):
                 return self._begin(index, call_id), True, self._tell(call_id)
         elif call_id:
-            known = next((n for n, seen in enumerate(self._ids) if seen == call_id), None)
+            known = self._by_id.get(call_id)
             if known is None:
                 return self._begin(None, call_id), True, self._tell(call_id)
         else:
@@ -49,12 +52,16 @@ class Router:
         late = call_id if self._ids[known] is None and self._mint is None else None
         if call_id:
             self._last = known
-            self._ids[known] = self._ids[known] or call_id
+            if self._ids[known] is None:
+                self._ids[known] = call_id
+                self._by_id.setdefault(call_id, known)
         return known, False, late
 
     def _begin(self, index: Any, call_id: str | None) -> int:
         self._ids.append(call_id or None)
         position = self._last = len(self._ids) - 1
+        if call_id:
+            self._by_id.setdefault(call_id, position)
         if index is not None:
             self._by_index[index] = position
         return position
@@ -74,7 +81,7 @@ def in_form(chunk: dict[str, Any]) -> dict[str, Any]:
     """
     form = {**chunk, "model": label(chunk.get("model")) or None, "usage": _counted(chunk.get("usage"))}
     if choices := [choice for choice in listed(chunk.get("choices")) if isinstance(choice, dict)]:
-        finish = label(choices[0].get("finish_reason")) or None
+        finish = label(choices[0].get("finish_reason") or None) or None
         form["choices"] = [{**choices[0], "delta": _delta(choices[0].get("delta")), "finish_reason": finish}]
     return form
 
@@ -102,7 +109,7 @@ def _delta(delta: Any) -> dict[str, Any]:
 def fragment(call: dict[str, Any]) -> dict[str, Any]:
     """A tool call, or a piece of one, with the types that the protocol gives its fields."""
     function, index = call.get("function"), call.get("index")
-    if isinstance(index, str) and index.isdecimal():
+    if isinstance(index, str) and index.isdecimal() and len(index) < _DIGITS:
         index = int(index)
     arguments = entry(function, "arguments")
     if arguments is not None and not isinstance(arguments, str):

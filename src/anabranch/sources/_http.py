@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import MissingExtra, SourceError
+from ..errors import ConfigError, MissingExtra, SourceError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -21,6 +22,8 @@ BODY_LIMIT = 16 * 1024 * 1024
 
 _BACKOFF_S = (0.1, 0.4)
 _LINGER_S = 0.25
+_WORD = 4  # characters; what is not longer may stand in any text
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*")
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
 
 
@@ -36,6 +39,8 @@ class Client:
 
     Each request has a connection of its own: one that idled may be closed by the peer just when it is used again, and
     then nobody knows whether the request was read. So only a failure to connect is tried again, which no peer saw.
+
+    Raises ``ConfigError`` for a header that cannot be sent, without its value.
     """
 
     def __init__(
@@ -51,10 +56,14 @@ class Client:
         idle_s: float,
         pool: int,
     ) -> None:
+        if wrong := [name for name, value in headers.items() if not _HEADER.fullmatch(f"{name}: {value}")]:
+            flaw = "its name or value holds a character that no header may have, such as a line end"
+            raise ConfigError(f"The header {wrong[0]!r} cannot be sent: {flaw}.")
         self.who, self.kind, self.speaks, self.extra = who, kind, speaks, extra
         self.idle_s = idle_s
         self.bound = bool(headers)  # to the origin that they were configured for
         self._headers = {**headers, "Accept-Encoding": "identity"}  # a compressing proxy holds small pieces back
+        self._credentials = [word for value in headers.values() for word in value.split()[-1:] if len(word) > _WORD]
         self._connect_s, self._first_byte_s, self._pool = connect_s, first_byte_s, pool
         self._session: aiohttp.ClientSession | None = None
 
@@ -78,6 +87,12 @@ class Client:
         patience_s = self._first_byte_s if stream else self.idle_s
         headers = {"Content-Type": "application/json", **headers}
         return await self._request("POST", url, body, headers, patience_s, sent)
+
+    def hide(self, text: str) -> str:
+        """``text`` of the peer without the credentials that were sent to it, which it may repeat."""
+        for value in self._credentials:
+            text = text.replace(value, "***")
+        return text
 
     async def aclose(self) -> None:
         """Close all connections; what still streams on them fails."""
@@ -186,11 +201,14 @@ class Answer:
         return b"".join(chunks)
 
     async def drain(self) -> None:
-        """Read the end of a stream that said it is over, if it is near: the peer need not see its client break off."""
-        with contextlib.suppress(Exception):
-            async with asyncio.timeout(_LINGER_S):
-                while await self._response.content.readany():
-                    pass
+        """Close a stream that said it is over, after its end if that is near: the peer need not see it break off."""
+        try:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_LINGER_S):
+                    while await self._response.content.readany():
+                        pass
+        finally:  # also when the reader is cancelled
+            self.close()
 
     def close(self) -> None:
         """Close the connection, unless the answer was read to its end."""

@@ -260,8 +260,8 @@ class Loader:
         kind, code, message = (written.get(field) for field in ("type", "code", "message"))
         if not isinstance(kind, str) or kind not in kinds or not isinstance(code, str) or not isinstance(message, str):
             raise Unreadable("an error has a type, a code and a message")
-        error = kinds[kind](message, code=code)
-        error.retryable = written.get("retryable") is True
+        error = kinds[kind](message)
+        error.code, error.retryable = code, written.get("retryable") is True
         return error
 
     def _foreign(self, written: dict[str, Any]) -> BaseException:

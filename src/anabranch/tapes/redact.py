@@ -3,6 +3,9 @@
 Hidden are the secrets that the server knows, wherever they stand, and what looks like a credential: tokens by their
 prefixes, bearer tokens, a user name and password in a URL. Each becomes as many ``*`` as it has characters, so lengths
 and structure stay. A secret that comes in two pieces, as two deltas of a model's text, is not found.
+
+The text of an item may be JSON itself, and hold JSON again: a secret is found however it is escaped in there. Such a
+text is written with fewer escapes then.
 """
 
 from __future__ import annotations
@@ -19,11 +22,19 @@ from ..errors import TOKEN, USERINFO
 SHORTEST = 6
 """Characters that a secret has at least; a shorter one would be found in ordinary words."""
 
-# A word may also begin after an escape: the text of an item may be JSON itself.
+# A word may also begin after an escape.
 _BEGINS = r"(?: \b | (?<= \\[bfnrt] ) | (?<= \\u[0-9a-f]{4} ) )"
 _LOOKS = re.compile(rf"(?ix) {_BEGINS} (?: {TOKEN} ) | {USERINFO} | (?<= \bbearer\  ) [\w.~+/=-]{{20,}}")
 # Without any of these nothing is found. Most lines have none, and to look for them costs little.
-_HINTS = rb"sk[-_]|pk[-_]|rk[-_]|gh[opsur][-_]|hub_pat|glpat|hf[-_]|nvapi|xox|akia|aiza|eyj|earer |@"
+_HINTS = rb"sk[-_]|pk[-_]|rk[-_]|gh[opsur][-_]|hub_pat|glpat|hf[-_]|nvapi|xox|akia|aiza|eyj|earer |@|\\u00[2-7]|\\/"
+# What JSON need not escape: all but control characters, quotation marks and backslashes.
+_NEEDLESS = re.compile(
+    r"(?i)(?<!\\)(\\+) (?: u(d[89ab][0-9a-f]{2}) \\+ u(d[c-f][0-9a-f]{2}) | u([0-9a-f]{4}) | / )", re.VERBOSE
+)
+_NEEDED = re.compile(r'[\x00-\x1f"\\\ud800-\udfff]')
+_SIGNS = re.compile(r"\\+|.", re.DOTALL)
+_RUN = 16  # backslashes that are looked through: any number would take the square of the time
+_PLAIN = re.compile(r"[ !#-.0-\[\]-~]+")
 _NAME = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)S?$", re.IGNORECASE)
 _encode = msgspec.json.Encoder().encode
 
@@ -37,12 +48,12 @@ class Redactor:
     """Writes values as lines. ``secrets`` shorter than ``SHORTEST`` are not looked for."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = {secret for secret in secrets if len(secret) >= SHORTEST}
-        forms = {form for secret in known for form in _forms(secret)}
-        ordered = sorted(map(re.escape, forms), key=len, reverse=True)
-        self._known = re.compile("|".join(ordered)) if ordered else None
-        hints = {re.escape(_bytes(each).lower()) for form in forms for each in _forms(form)}
-        self._suspect = re.compile(b"|".join((_HINTS, *hints))).search
+        known = sorted({secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True)
+        self._known = (
+            re.compile("|".join("".join(map(_sign, _SIGNS.findall(secret))) for secret in known)) if known else None
+        )
+        hints = {max(_PLAIN.findall(secret), key=len, default="") for secret in known}
+        self._suspect = re.compile(b"|".join((_HINTS, *(re.escape(hint.lower().encode()) for hint in hints)))).search
 
     def line(self, value: Any) -> bytes:
         """``value`` as one line of JSON."""
@@ -53,22 +64,37 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """``text`` with every secret in it hidden."""
+        plain = _NEEDLESS.sub(_unescaped, text) if "\\" in text else text
+        hidden = self._without(plain)
+        return hidden if hidden != plain else self._without(text)
+
+    def _without(self, text: str) -> str:
         if self._known:
             text = self._known.sub(_hidden, text)
         return _LOOKS.sub(_hidden, text)
 
 
-def _forms(secret: str) -> set[str]:
-    """A secret as it may stand in text, which may be JSON itself."""
-    return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+def _sign(sign: str) -> str:
+    """A pattern of a character, or of some backslashes, as JSON and JSON inside JSON may escape them."""
+    if sign[0] == "\\":
+        count = min(len(sign), _RUN)
+        return rf"(?:\\{{{count},{_RUN}}}|(?:\\{{1,{_RUN}}}(?i:u005c)){{{count}}})"
+    plain, escaped = re.escape(sign), json.dumps(sign, ensure_ascii=False)[1:-1]
+    if escaped == sign:
+        return plain
+    return rf"(?:\\{{1,{_RUN}}}(?:{re.escape(escaped[1:])}|(?i:u{ord(sign):04x}))|{plain})"
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    backslashes, *codes = found.groups()
+    text = bytes.fromhex("".join(filter(None, codes))).decode("utf-16-be", "surrogatepass") or "/"
+    # One of them escapes in JSON, two in JSON inside JSON, four below that; those before are themselves escaped.
+    count = len(backslashes)
+    return found[0] if _NEEDED.search(text) else backslashes[count & -count :] + text
 
 
 def _hidden(found: re.Match[str]) -> str:
     return "*" * len(found[0])
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def written(value: Any) -> bytes:

@@ -123,7 +123,7 @@ def test_a_complaint_names_the_field_and_the_remedy(text: str, parts: list[str])
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        ("    options: {n: 2}\n", r"^agents\.a: The options of a model may not hold n: remove it\.$"),
+        ("    options: {n: 2}\n", r"^agents\.a\.openai: The options of a model may not hold n: remove it\.$"),
         (
             "    api_key_env: NO_SUCH_KEY\n",
             r"^agents\.a\.api_key_env: the environment variable NO_SUCH_KEY is not",

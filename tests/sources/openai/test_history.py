@@ -140,7 +140,7 @@ def test_ids_of_earlier_calls_stay_the_same_when_the_conversation_grows() -> Non
     assert [sent(*turns[:n]) for n in range(0, 8, 2)] == [whole[:n] for n in range(0, 8, 2)]
 
 
-@pytest.mark.parametrize("arguments", ["", '{"a"', "[1]", "5", "[" * 100_000])
+@pytest.mark.parametrize("arguments", ["", '{"a"', "[1]", "5", "[" * 100_000, '{"a": NaN}'])
 def test_arguments_that_are_no_object_are_an_empty_one(arguments: str) -> None:
     (message, _) = sent(asks(call("A", arguments=arguments)))
     assert message["tool_calls"][0]["function"]["arguments"] == "{}"

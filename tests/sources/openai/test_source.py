@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Literal
@@ -233,6 +234,34 @@ async def test_a_stream_that_is_over_is_read_to_its_end_if_that_is_near() -> Non
     assert gone == [False]
 
 
+@pytest.mark.parametrize("close", [False, True])
+async def test_a_reader_that_is_cancelled_at_the_end_of_a_stream_leaves_no_connection(close: bool) -> None:
+    async with endpoint(script(WHOLE, end="hang")) as (source, server), asyncio.timeout(5):
+        last = asyncio.Event()
+
+        async def read() -> None:
+            async with aclosing(source.open(asks())) as items:
+                async for item in items:
+                    if item == b"[DONE]":
+                        last.set()
+                        if close:
+                            break
+
+        task = asyncio.create_task(read())
+        await last.wait()
+        task.cancel()
+        await asyncio.wait((task,))
+        assert task.cancelled()
+        await server.requests[0].gone.wait()
+
+
+async def test_blanks_before_an_answer_are_not_kept() -> None:
+    async with endpoint(script(*[b"\r\n" * 100_000] * 100, WHOLE)) as (source, _):
+        began = time.process_time()
+        assert (await run(source)).text == "Hi"
+    assert time.process_time() - began < 5
+
+
 async def test_the_items_end_with_the_stream_whoever_reads_them() -> None:
     async with endpoint(script(WHOLE, frames(texts("more")), end="hang")) as (source, _), asyncio.timeout(5):
         items = [item async for item in source.open(asks())]
@@ -288,6 +317,16 @@ async def test_the_operator_finds_what_the_provider_said_of_the_key_and_no_key()
         done = await run(source)
     assert done.error is not None and "no access" not in str(done.error)
     assert "no access from here" in str(done.error.__cause__) and "sk-0123" not in str(done.error.__cause__)
+
+
+async def test_an_endpoint_that_repeats_the_key_is_quoted_without_it() -> None:
+    async def answers(request: Request) -> None:
+        await request.answer({"error": {"message": "what is open-sesame?"}}, 400)
+
+    async with endpoint(answers, api_key="open-sesame") as (source, _):
+        done = await run(source)
+    assert done.last.message == "The model m failed: what is ***?"
+    assert "sesame" not in f"{done.error!r} {done.error.__cause__!r}"
 
 
 @pytest.mark.parametrize("http", [400, 422])
@@ -471,6 +510,15 @@ def test_an_address_that_cannot_be_one_is_refused_when_it_is_configured(url: str
     with pytest.raises(ConfigError, match="must be an http:// or https:// URL") as raised:
         OpenAISource(url, model="m")
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"api_key": "sesame\n"}, {"headers": {"X-A": "sesame\r\nX-B: 1"}}, {"headers": {"X A": "sesame"}}]
+)
+def test_a_header_that_cannot_be_sent_is_refused_when_it_is_configured(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"The header '(Authorization|X.A)' cannot be sent") as raised:
+        OpenAISource("http://host/v1", model="m", **wrong)
+    assert "sesame" not in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["messages", "model", "n", "stream", "stream_options"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +19,24 @@ from anabranch.request import RunRequest, ToolSpec
 from anabranch.sources.openai import OpenAISource, OpenAITranslator, tape
 from anabranch.transports.sse import Parser
 
-from ._cases import CALLED, CASES, DONE, HI, STOP, TOOLS, USAGE, A, Case, chunk, frames, goes_on, opens, texts
+from ._cases import (
+    CALLED,
+    CASES,
+    DONE,
+    HI,
+    STOP,
+    TOOLS,
+    USAGE,
+    A,
+    Case,
+    calls,
+    chunk,
+    frames,
+    goes_on,
+    opens,
+    piece,
+    texts,
+)
 
 BROKEN = SourceError("The model m closed the connection.", code="model_disconnected", retryable=True)
 
@@ -344,3 +362,55 @@ JUNK = st.recursive(
 def test_whatever_json_comes_nothing_is_raised_and_there_is_one_lawful_end(junk: list[object]) -> None:
     run = Run([json.dumps(each).encode() for each in junk]).close()
     assert sum(isinstance(event, ev.Terminal) for event in run.events) == 1
+
+
+def many(form: str, number: int) -> dict[str, Any]:
+    """The whole call of that number."""
+    which = {"indexed": {"index": number}, "named": {"id": str(number)}, "alike": {"index": number, "id": "c"}}
+    return piece("{}", name="add", **which.get(form, {}))
+
+
+@pytest.mark.parametrize("form", ["indexed", "named", "alike", "whole"])
+def test_thousands_of_calls_cost_their_number(form: str) -> None:
+    began = time.process_time()
+    run = Run(items_of(*(frames([calls(many(form, number))]) for number in range(20_000)), frames([CALLED, DONE])))
+    assert len({event.call_id for event in run.events if isinstance(event, ev.ToolCallStarted)}) == 20_000
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("tool", ["add", "search"])
+def test_text_after_thousands_of_calls_costs_its_length(tool: str) -> None:
+    began = time.process_time()
+    made = [calls(*(piece("{}", index=number, id=str(number), name=tool) for number in range(10_000)))]
+    run = Run(items_of(frames([*made, *texts(*["a"] * 10_000), STOP, DONE])))
+    assert sum(isinstance(event, ev.TextDelta) for event in run.events) == 10_000
+    assert time.process_time() - began < 10
+
+
+def test_a_name_with_each_fragment_costs_no_reading_of_all_of_them() -> None:
+    began = time.process_time()
+    fragments = [calls(piece(f'{"," if n else "{"}"{n}":"{"x" * 50}"', index=0, name="add")) for n in range(20_000)]
+    run = Run(items_of(frames([*fragments, calls(piece("}", index=0, name="add")), CALLED, DONE])))
+    assert isinstance(run.events[-1], ev.RunFinished)
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("finish", [False, 0, "", []])
+def test_a_finish_reason_that_is_none_finishes_nothing(finish: Any) -> None:
+    run = Run(items_of(frames([*HI, chunk({}, finish), DONE])))
+    assert isinstance(last := run.events[-1], ev.RunFailed) and last.code == "model_truncated"
+
+
+def test_an_index_that_is_no_number_is_none() -> None:
+    run = Run(items_of(frames([calls(piece("{}", index="9" * 5000, id="c", name="add")), CALLED, DONE])))
+    assert isinstance(run.events[-1], ev.RunFinished)
+
+
+def test_what_an_endpoint_calls_a_tool_does_not_make_an_error_long() -> None:
+    run = Run(items_of(frames([calls(piece("{}", index=0, id="c", name="x\x1b" * 5000)), CALLED, DONE])))
+    assert isinstance(last := run.events[-1], ev.RunFailed) and len(last.message) <= 500 and "\x1b" not in last.message
+
+
+def test_arguments_with_what_json_does_not_have_are_no_object() -> None:
+    run = Run(items_of(frames([calls(piece('{"a": NaN}', index=0, id="c", name="add")), CALLED, DONE])))
+    assert isinstance(last := run.events[-1], ev.RunFailed) and "not a JSON object" in last.message

@@ -11,6 +11,7 @@ Of two messages that are open at once, the second one waits for the end of the f
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,10 +23,11 @@ _BESIDE = frozenset({"narration", "progress"})
 class _Message:
     """One text: its pieces, how many of them were given out, and what is known of it."""
 
-    __slots__ = ("open", "phase", "pieces", "void", "written")
+    __slots__ = ("open", "phase", "pieces", "void", "waits", "written")
 
     def __init__(self, phase: str) -> None:
-        self.phase, self.pieces, self.written, self.open, self.void = phase, [""], 0, True, False
+        self.phase, self.pieces, self.written = phase, [""], 0
+        self.open, self.void, self.waits = True, False, False
 
     @property
     def text(self) -> str:
@@ -43,7 +45,7 @@ class Answer:
 
     def __init__(self) -> None:
         self._messages: dict[str, _Message] = {}
-        self._waiting: list[_Message] = []
+        self._waiting: deque[_Message] = deque()
 
     def feed(self, event: Event) -> str:
         """Take the next event."""
@@ -102,7 +104,8 @@ class Answer:
             known.open = True
         else:
             known = self._messages[id] = _Message(_phase(event))
-        if known not in self._waiting:
+        if not known.waits:
+            known.waits = True
             self._waiting.append(known)
 
     def _ready(self) -> str:
@@ -113,7 +116,7 @@ class Answer:
                 out.append(first.rest())
             if first.open and first.phase not in _BESIDE:
                 break
-            self._waiting.pop(0)
+            self._waiting.popleft().waits = False
         return "".join(out)
 
 

@@ -9,6 +9,7 @@ not recognise it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import uuid
@@ -27,7 +28,8 @@ PATIENCE_S, PAUSE_S = 30.0, 0.1
 
 _CONNECT_S = 10.0
 _HEAD_S = 20.0  # for the head of an answer, when a run that exists is asked for
-_BODY_LIMIT = 10_000  # bytes of a refusal that are read
+_BODY_LIMIT, _BODY_S = 10_000, 5.0  # bytes of a refusal that are read, and how long it may take to come
+_WORD = 4  # characters; what is not longer may stand in any text
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -50,6 +52,7 @@ class Client:
     ) -> None:
         self._target, self._headers, self._say = target, dict(headers or {}), say
         self._patience_s, self._pause_s = patience_s, pause_s
+        self._secrets = [word for value in self._headers.values() for word in value.split()[-1:] if len(word) > _WORD]
         self._http = _aiohttp()
         self._session: aiohttp.ClientSession | None = None
         self._stopping: set[str] = set()
@@ -98,7 +101,7 @@ class Client:
                 async with self._request("POST", self._target.cancel(run_id)) as response:
                     if response.status in (200, 202, 204, 409):
                         return True
-                    if response.status not in _BUSY and await _code(response) != "not_found":
+                    if response.status not in _BUSY and (await self._refusal(response))[0] != "not_found":
                         return False
             except (self._http.ClientError, OSError):
                 pass
@@ -114,11 +117,6 @@ class Client:
             async with asyncio.timeout(_HEAD_S if attach else None):
                 response = await (self._follow(trail) if attach else self._start(trail))
             async with response:
-                if response.status == 404 and attach and not trail.frames and await _code(response) == "not_found":
-                    if trail.run_id in self._stopping:
-                        raise ChatError("the run was never started")
-                    trail.unknown = True
-                    raise Lost("the server does not know the run yet")
                 await self._check(response, trail, attach)
                 async with aclosing(trail.pieces(response.content.iter_any())) as chunks:
                     yield chunks
@@ -126,11 +124,16 @@ class Client:
             self._http.ClientConnectorError,
             self._http.ConnectionTimeoutError,
             self._http.InvalidURL,
+            UnicodeError,  # of a host name that none can be
         ) as error:
             if trail.tries == 0:
-                raise ChatError(f"{self._target.endpoint} cannot be reached: {scrub(_why(error))}") from error
+                where = self._target.endpoint.partition("?")[0]
+                raise ChatError(f"{where} cannot be reached: {scrub(_why(error))}") from error
             raise Lost(f"{self._target.base} cannot be reached") from error
         except (self._http.ClientError, OSError) as error:
+            if isinstance(error, self._http.ClientResponseError) and trail.tries == 0:
+                flaw = f"does not speak HTTP as expected ({scrub(error.message)})"
+                raise ChatError(f"{self._target.base} {flaw}") from error
             raise Lost("the connection was lost") from error
 
     def _start(self, trail: Trail) -> Any:
@@ -156,11 +159,32 @@ class Client:
         where = f"{response.method} {response.url.origin()}{response.url.path}"
         if response.status == 200:
             raise ChatError(f"{where} answered with {kind}, which is no stream of events: is the address right?")
-        code, said = await _refusal(response)
+        code, said = await self._refusal(response)
+        if attach and response.status == 404 and code == "not_found" and not trail.frames:
+            if trail.run_id in self._stopping:
+                raise ChatError("the run was never started")
+            trail.unknown = True
+            raise Lost("the server does not know the run yet")
         if attach and response.status in (404, 405):
             known = "the server no longer has this run" if code == "not_found" else "this server cannot continue a run"
             raise ChatError(f"the connection was lost, and {known}", code="disconnected")
         raise ChatError(f"{where} answered {response.status}{said}{_remedy(response)}", code=code)
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> tuple[str | None, str]:
+        """The code of a refusal, where it is one of ours, and what it says, without what we said in our headers."""
+        body = b""
+        with contextlib.suppress(OSError, self._http.ClientError):  # what has come is enough
+            async with asyncio.timeout(_BODY_S):
+                while len(body) < _BODY_LIMIT and (piece := await response.content.readany()):
+                    body += piece
+        text = body.decode(errors="replace")
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        try:
+            error = json.loads(text)["error"]
+            return str(error["code"]), f": {scrub(str(error['message']))}"
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None, f": {scrub(text)}" if text.strip() else ""
 
 
 _STREAM = {"Accept": "text/event-stream"}
@@ -172,23 +196,6 @@ def run_input(thread_id: str, messages: list[dict[str, Any]], **more: Any) -> di
     empty: dict[str, Any] = {"tools": [], "context": [], "state": {}, "forwardedProps": {}}
     ids = {"threadId": thread_id, "runId": uuid.uuid4().hex, "protocolVersion": PROTOCOL_VERSION}
     return ids | {"messages": messages} | empty | more
-
-
-async def _refusal(response: aiohttp.ClientResponse) -> tuple[str | None, str]:
-    """The code of a refusal, where it is one of ours, and what it says."""
-    body = b""
-    while len(body) < _BODY_LIMIT and (piece := await response.content.readany()):
-        body += piece
-    text = body.decode(errors="replace")
-    try:
-        error = json.loads(text)["error"]
-        return str(error["code"]), f": {scrub(str(error['message']))}"
-    except (ValueError, KeyError, TypeError):
-        return None, f": {scrub(text)}" if text.strip() else ""
-
-
-async def _code(response: aiohttp.ClientResponse) -> str | None:
-    return (await _refusal(response))[0]
 
 
 def _remedy(response: aiohttp.ClientResponse) -> str:

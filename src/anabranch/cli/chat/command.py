@@ -59,6 +59,10 @@ def _run(
     hide_reasoning: bool,
     timeout: float | None,
 ) -> int:
+    try:
+        " ".join(filter(None, (url, prompt, agent, *header))).encode()
+    except UnicodeEncodeError:
+        raise ConfigError("an argument is not UTF-8 text") from None
     where = target(url, agent)
     given = headers([*os.environ.get(HEADERS_VARIABLE, "").splitlines(), *header])
     if output not in ("text", "json", "ndjson"):

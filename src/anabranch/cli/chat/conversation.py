@@ -21,22 +21,33 @@ class Conversation:
     """Feed it the events of each run, without chunks; ``say`` what the user says between them."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        self._messages: dict[Any, Message] = {}  # by id, but results by the call that they answer, in a tuple
         self._texts: dict[str, list[str]] = {}  # the streamed pieces of a message's text, or of a call's arguments
         self._calls: dict[str, dict[str, Any]] = {}
 
     @property
     def messages(self) -> list[Message]:
-        """The conversation as AG-UI messages. A message that says nothing and calls nothing is left out."""
-        return [self._written(message) for message in self._messages if self._says(message)]
+        """The conversation as AG-UI messages. A message that says nothing and calls nothing is left out.
+
+        Results follow the message that called.
+        """
+        out: list[Message] = []
+        for message in self._messages.values():
+            if message.get("toolCallId") in self._calls:
+                continue
+            if self._says(message):
+                out.append(message)
+            answered = [(call["id"],) for call in message.get("toolCalls") or ()]
+            out += [self._messages[call] for call in answered if call in self._messages]
+        return [self._written(message) for message in out]
 
     def say(self, id: str, text: str) -> None:
         """The user says ``text``."""
-        self._messages.append({"id": id, "role": "user", "content": text})
+        self._messages[id] = {"id": id, "role": "user", "content": text}
 
     def forget(self, id: str) -> None:
         """A message that was never sent, or is void."""
-        self._messages = [message for message in self._messages if message["id"] != id]
+        self._messages.pop(id, None)
 
     def feed(self, event: Event) -> None:
         """Take the next event of a run."""
@@ -55,22 +66,20 @@ class Conversation:
                 self._replace(event["messages"])
                 _ = self.messages  # what is no conversation raises here, and not at the next turn
             case "CUSTOM":
-                for id in voided(event):
+                gone = set(voided(event))
+                for id in gone:
                     self.forget(id)
-                    self._drop_calls({id})
+                self._drop_calls(gone)
 
     def settle(self) -> None:
         """The run did not end well: calls that nothing answers would make the next turn's history invalid."""
-        answered = {message.get("toolCallId") for message in self._messages if message["role"] == "tool"}
-        self._drop_calls(self._calls.keys() - answered)
+        self._drop_calls({id for id in self._calls if (id,) not in self._messages})
 
     def _message(self, id: str, role: str, event: Event) -> Message:
-        for message in reversed(self._messages):
-            if message["id"] == id:
-                return message
-        kept = {name: event[name] for name in ("name", "subagentRunId") if event.get(name)}
-        self._messages.append({"id": id, "role": role} | kept)
-        return self._messages[-1]
+        if id not in self._messages:
+            kept = {name: event[name] for name in ("name", "subagentRunId") if event.get(name)}
+            self._messages[id] = {"id": id, "role": role} | kept
+        return self._messages[id]
 
     def _call(self, event: Event) -> None:
         id = event["toolCallId"]
@@ -84,27 +93,24 @@ class Conversation:
     def _returned(self, event: Event) -> None:
         call_id = event["toolCallId"]
         kept = {name: event[name] for name in ("subagentRunId", "metadata") if event.get(name)}
-        result = {"id": event["messageId"], "role": "tool", "toolCallId": call_id, "content": event["content"]} | kept
-        at = len(self._messages)
-        for place, message in enumerate(self._messages):
-            if any(call["id"] == call_id for call in message.get("toolCalls", ())):
-                at = place + 1
-                while at < len(self._messages) and self._messages[at]["role"] == "tool":
-                    at += 1
-        self._messages.insert(at, result)
+        result = {"id": event["messageId"], "role": "tool", "toolCallId": call_id, "content": event["content"]}
+        self._messages[(call_id,)] = result | kept
 
     def _replace(self, messages: Iterable[Message]) -> None:
-        self._messages = [dict(message) for message in messages if message.get("role") not in _UNSENT]
-        calls = [call for message in self._messages for call in message.get("toolCalls") or ()]
-        self._calls = {call["id"]: call for call in calls}
-        for id in [*self._calls, *(message["id"] for message in self._messages)]:
+        sent = [dict(message) for message in messages if message.get("role") not in _UNSENT]
+        self._messages = {(m["toolCallId"],) if m["role"] == "tool" else m["id"]: m for m in sent}
+        self._calls = {call["id"]: call for message in sent for call in message.get("toolCalls") or ()}
+        for id in [*self._calls, *(message["id"] for message in sent)]:
             self._texts.pop(id, None)
 
-    def _drop_calls(self, ids: Iterable[str]) -> None:
-        gone = set(ids)
-        for message in self._messages:
+    def _drop_calls(self, gone: set[str]) -> None:
+        """Take calls back, with their results."""
+        for message in self._messages.values():
             if "toolCalls" in message:
                 message["toolCalls"] = [call for call in message["toolCalls"] if call["id"] not in gone]
+        for id in gone & self._calls.keys():
+            del self._calls[id]
+            self._messages.pop((id,), None)
 
     def _says(self, message: Message) -> bool:
         streamed = any(self._texts.get(message["id"], ()))

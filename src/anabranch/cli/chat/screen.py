@@ -85,6 +85,7 @@ class Screen:
     def __init__(self, *, reasoning: bool = True) -> None:
         self._reasoning = reasoning
         self._lanes: dict[str, _Lane] = {"": _Lane()}
+        self._labels: dict[str, int] = {}  # of lanes, and how many lanes have that name
         self._parts: dict[tuple[str, str], _Part] = {}
         self._tools: dict[str, str] = {}
         self._quiet: set[str] = set()  # calls whose result is on screen in another form
@@ -162,10 +163,11 @@ class Screen:
 
     def _started(self, event: Event) -> None:
         name, above = visible(event["name"]), self._lanes.get(event.get("parentSubagentRunId") or "", self._lanes[""])
-        taken, label, number = {lane.name for lane in self._lanes.values()}, name, 1
-        while label in taken:
-            number += 1
-            label = f"{name} #{number}"
+        label = name
+        while label in self._labels:
+            self._labels[name] += 1
+            label = f"{name} #{self._labels[name]}"
+        self._labels[label] = 1
         self._lanes[event["subagentRunId"]] = _Lane(label, above.depth + 1)
         self._quiet.add(event.get("parentToolCallId") or "")
 
@@ -209,7 +211,7 @@ class Screen:
             elif id in self._todos:
                 for operation in event["patch"]:
                     _change(self._todos[id], operation)
-        except (KeyError, IndexError, ValueError, TypeError):
+        except (LookupError, ValueError, TypeError, AttributeError, OverflowError):
             self._todos.pop(id, None)  # somebody else's plan, which looks otherwise
 
     def _tell_plan(self) -> Iterator[Line]:

@@ -133,12 +133,12 @@ def _answer(interrupt: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(prompt: str) -> str:
-    """A line of standard input. Raises ``EOFError``."""
+    """A line of standard input; what is no text in it becomes U+FFFD. Raises ``EOFError``."""
     if sys.stdout.isatty():
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  gives input() its editing keys
         try:
-            return input(prompt)
+            return input(prompt).encode(errors="surrogateescape").decode(errors="replace")
         except EOFError:
             sys.stdout.write("\n")
             raise

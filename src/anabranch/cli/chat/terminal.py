@@ -20,6 +20,7 @@ REFRESH_S = 0.06
 
 _STYLES: dict[Kind, str] = {"reasoning": "dim", "tool": "yellow", "note": "dim", "error": "red", "plan": "bold"}
 _COLOURS = ("cyan", "magenta", "green", "blue")
+_ROW = 10_000  # characters that are looked at for one row; arguments may have millions
 _NAME_CELLS = 8  # names are aligned to this, so that short ones have their bars in a line
 
 
@@ -86,8 +87,10 @@ class Terminal:
 
     def _whole(self, line: Line) -> Text:
         """A finished line. A call's is cut to one row, a text is never cut."""
-        text = Text.assemble(self._lane(line), (line.head + line.text, _STYLES.get(line.kind, "")))
-        if line.kind in ("tool", "note"):
+        row = line.kind in ("tool", "note")
+        said = (line.head + line.text)[: _ROW if row else None]
+        text = Text.assemble(self._lane(line), (said, _STYLES.get(line.kind, "")))
+        if row:
             text.truncate(self._console.width, overflow="ellipsis")
         return text
 

@@ -6,6 +6,7 @@ Reads the clock; sends nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
@@ -134,9 +135,11 @@ def pauses(pause_s: float) -> Iterator[float]:
 
 
 def _frames(received: list[SseEvent]) -> list[Frame]:
-    """The frames up to the terminal one."""
+    """The frames up to the terminal one. Blank ones only keep a connection alive."""
     out: list[Frame] = []
     for sse in received:
+        if not sse.data.strip():
+            continue
         out.append(Frame(sse.data, _event(sse.data), sse.id))
         if out[-1].event["type"] in TERMINAL:
             break
@@ -144,13 +147,12 @@ def _frames(received: list[SseEvent]) -> list[Frame]:
 
 
 def _event(data: bytes) -> dict[str, Any]:
-    try:
-        event = _decode(data)
-    except msgspec.DecodeError:
+    event: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
         try:
+            event = _decode(data)
+        except msgspec.DecodeError:
             event = _decode(whole(json.dumps(json.loads(data), ensure_ascii=False)))  # half a surrogate pair
-        except ValueError:
-            event = None
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
         raise ChatError(f"the server sent what is no AG-UI event: {scrub(repr(data[:80]))}", code="protocol")
     return event

@@ -6,12 +6,12 @@ follows it, or at the end.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from ...events import Event, ToolArgsDelta, ToolCallFinished, ToolCallStarted, ToolReturned
 from .._dialect import Router, fragment
+from ._wire import is_object
 
 LEGACY = "function_call"
 """The form of the only call of an answer before there were tool calls, and its finish reason."""
@@ -23,21 +23,18 @@ class Call:
     ``offered``: the client offered the tool, and executes it.
     """
 
-    __slots__ = ("arguments", "id", "message_id", "name", "offered", "returned", "told")
+    __slots__ = ("arguments", "id", "message_id", "name", "number", "offered", "returned", "told")
 
-    def __init__(self, message_id: str) -> None:
+    def __init__(self, number: int, message_id: str) -> None:
         self.id = self.name = ""
-        self.message_id = message_id
+        self.number, self.message_id = number, message_id
         self.arguments: list[str] = []
         self.offered = self.told = self.returned = False
 
     @property
     def is_object(self) -> bool:
         """Whether the arguments are, and are whole. None at all are an empty object."""
-        try:
-            return isinstance(json.loads("".join(self.arguments) or "{}"), dict)
-        except (ValueError, RecursionError):
-            return False
+        return is_object("".join(self.arguments) or "{}")
 
     def give_back(self, text: str, failed: bool, out: list[Event]) -> None:
         """End the call with a result of ours."""
@@ -53,7 +50,9 @@ class Calls:
     def __init__(self, offered: Iterable[str] | None) -> None:
         self._offered = None if offered is None else frozenset(offered)
         self._all: list[Call] = []
-        self._ids: set[str] = set()
+        self._untold: dict[Call, None] = {}
+        self._executed: list[Call] = []  # told, not the client's, and not given back
+        self._ids: dict[str, int] = {}  # those told, and how many calls each one began as the name of
         self._router = Router(whole=self._is_whole)
         self._legacy = False
 
@@ -65,6 +64,11 @@ class Calls:
     def open(self) -> list[Call]:
         """The calls that have not returned."""
         return [call for call in self._all if not call.returned]
+
+    def executed(self) -> list[Call]:
+        """The calls that are not the client's, each once."""
+        executed, self._executed = self._executed, []
+        return executed
 
     def pieces(self, fragments: list[Any], legacy: Any) -> list[dict[str, Any]]:
         """What a delta says of calls, in one form. ``legacy`` often repeats the fragments, or those before."""
@@ -79,7 +83,8 @@ class Calls:
         # A name alone, without an id, is a piece of one or a repetition.
         position, begins, _ = self._router.route(piece["index"], id, name if id or arguments else None)
         if begins:
-            self._all.append(Call(message_id))
+            self._all.append(Call(position + 1, message_id))
+            self._untold[self._all[position]] = None
         call = self._all[position]
         if not call.told:
             call.id = call.id or id
@@ -93,24 +98,28 @@ class Calls:
 
     def tell(self, out: list[Event]) -> None:
         """Tell the calls that wait for more of their names."""
-        for call in self._all:
-            if not call.told:
-                self._tell(call, out)
+        for call in list(self._untold):
+            self._tell(call, out)
 
     def _tell(self, call: Call, out: list[Event]) -> None:
         call.told = True
+        del self._untold[call]
         call.name = call.name or "unknown"
         call.offered = self._offered is None or call.name in self._offered
-        known = call.id = call.id or f"call-{self._all.index(call) + 1}"
-        number = 1
+        if not call.offered:
+            self._executed.append(call)
+        known = call.id = call.id or f"call-{call.number}"
         while call.id in self._ids:
-            number += 1
-            call.id = f"{known}#{number}"
-        self._ids.add(call.id)
+            self._ids[known] += 1
+            call.id = f"{known}#{self._ids[known]}"
+        self._ids[call.id] = 1
         executor: Literal["client", "server"] = "client" if call.offered else "server"
         out.append(ToolCallStarted(call_id=call.id, name=call.name, message_id=call.message_id, executor=executor))
         if call.arguments:
             out.append(ToolArgsDelta(call_id=call.id, delta="".join(call.arguments)))
 
     def _is_whole(self, position: int) -> bool:
-        return bool(self._all[position].arguments) and self._all[position].is_object
+        call = self._all[position]
+        last = "".join(call.arguments[-1:]).rstrip()
+        # All of them are read only where they may end: some repeat the name with each fragment.
+        return bool(call.arguments) and last[-1:] in ("", "}") and call.is_object

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...events import Part
 from ...request import Message, ToolCall, ToolSpec
+from ._wire import is_object
 
 Json = dict[str, Any]
 
@@ -100,10 +101,7 @@ def _call(call: ToolCall, id: str) -> Json:
 
 
 def _arguments(text: str) -> str:
-    try:
-        return text if isinstance(json.loads(text), dict) else "{}"
-    except (ValueError, RecursionError):
-        return "{}"  # cut off by a failure; its result says so
+    return text if is_object(text) else "{}"  # cut off by a failure; its result says so
 
 
 def _result(id: str, results: deque[Message]) -> Json:

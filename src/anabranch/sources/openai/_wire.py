@@ -27,6 +27,18 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     type: Any = None
 
 
+def is_object(text: str) -> bool:
+    """Whether ``text`` is one JSON object, by the book: Python's own reader also takes ``NaN``."""
+    try:
+        return isinstance(json.loads(text, parse_constant=_refuse), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
 _decode = msgspec.json.Decoder(Chunk).decode
 
 

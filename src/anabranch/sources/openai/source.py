@@ -100,9 +100,9 @@ class OpenAISource:
         over = False
         try:
             chunk = await _begun(answer)
-            lead = chunk.lstrip(_BLANK)[:1]
+            lead = chunk[:1]
             if lead in (b"{", b"["):  # whatever its type says: some call a stream JSON, or JSON a stream
-                yield chunk.lstrip(_BLANK) + await answer.body()
+                yield chunk + await answer.body()
                 return
             if lead == b"<" or answer.kind == "text/html":
                 raise answer.refusal()
@@ -146,15 +146,15 @@ class OpenAISource:
         """Why the endpoint did not answer; None when it is to be asked again, without ``stream_options``."""
         if answer.status < 400:
             return answer.refusal()
-        body = await answer.body()
-        if counts and answer.status in (400, 422) and b"stream_options" in body:
+        body = self._http.hide((await answer.body()).decode(errors="replace"))
+        if counts and answer.status in (400, 422) and "stream_options" in body:
             return None
         try:
             said = json.loads(body)
         except (ValueError, RecursionError):
             said = None  # a page of a proxy
         error = explain(said, self._http.who, answer.status)
-        error.__cause__ = ValueError(scrub(body.decode(errors="replace")))
+        error.__cause__ = ValueError(scrub(body))
         return error
 
     def _body(self, request: RunRequest, counts: bool) -> bytes:
@@ -171,11 +171,11 @@ class OpenAISource:
 
 
 async def _begun(answer: Answer) -> bytes:
-    """The first bytes of the answer that tell what it is."""
-    head = b""
-    while not head.strip(_BLANK) and (chunk := await answer.read()):
-        head += chunk
-    return head
+    """The first bytes of the answer that tell what it is: some send blank lines while they think."""
+    while chunk := await answer.read():
+        if head := chunk.lstrip(_BLANK):
+            return head
+    return b""
 
 
 def _endpoint(url: str) -> str:

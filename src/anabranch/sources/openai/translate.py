@@ -33,7 +33,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ... import events as ev
-from ...errors import SourceError
+from ...errors import SourceError, scrub
 from .._foreign import amount, entry, label, listed, prose, thought
 from ._calls import LEGACY, Call, Calls
 from ._failures import explain
@@ -105,7 +105,7 @@ class OpenAITranslator:
         elif isinstance(message, dict) and not self._open and not self._calls:  # after a stream it only repeats
             calls = [call for call in listed(message.get("tool_calls")) if isinstance(call, dict)]
             self._delta({**message, "tool_calls": [{**call, "index": n} for n, call in enumerate(calls)]}, out)
-        self._finish = label(choice.get("finish_reason")) or self._finish
+        self._finish = label(choice.get("finish_reason") or None) or self._finish
         self._usage = choice.get("usage") or self._usage
 
     def _delta(self, delta: dict[str, Any], out: list[ev.Event]) -> None:
@@ -161,7 +161,7 @@ class OpenAITranslator:
     def _go_on(self, out: list[ev.Event]) -> None:
         """Content comes after calls: the endpoint has executed those that are not the client's."""
         self._calls.tell(out)
-        if executed := [call for call in self._calls.open if not call.offered]:
+        if executed := self._calls.executed():
             self._close_message("narration", None, out)
             self._messages += 1
             for call in executed:
@@ -227,7 +227,7 @@ class OpenAITranslator:
             text = " called a tool with arguments that are not a JSON object"
         elif calls and not any(call.offered for call in calls):
             text = f" called the tool {calls[0].name}, which nobody offered"
-        return SourceError(f"{self._who}{text}.", code=code, retryable=True) if text else None
+        return SourceError(scrub(f"{self._who}{text}."), code=code, retryable=True) if text else None
 
     def _failed(self, error: SourceError) -> list[ev.Event]:
         self._ended = True
