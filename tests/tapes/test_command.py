@@ -89,7 +89,7 @@ def test_a_broken_file_exits_1_after_what_could_be_read(file: Path) -> None:
     file.write_bytes(b"".join(tape_of(HELLO[0], b"no json\n", *HELLO[1:])))
     status, lines, said = replay(file)
     assert status == 1 and lines[-1]["event"]["delta"] == "Hel"
-    assert said == f"anabranch: {file}:3: this is no line of JSON; cut the file before it to replay the rest\n"
+    assert said == f"anabranch: {file}:3: this is no line of JSON; cut the file before it to replay what came before\n"
 
 
 def test_no_escape_sequence_of_a_file_reaches_the_terminal() -> None:

@@ -154,7 +154,7 @@ def test_a_broken_item_of_any_source_is_told(kind: str, value: Any) -> None:
         (b"\n \n", "f: it is empty"),
         (
             header(format=2, anabranch="9.9"),
-            "f:1: its format is 2 and this is a reader of format 1; use anabranch '9.9'",
+            "f:1: its format is 2 and this is a reader of format 1; it was written by anabranch '9.9'",
         ),
         (header(source="nat"), "f:1: source 'nat' is not known; known: a2a, langgraph, openai, python"),
         (header(source=5), "f:1: source 5 is not known"),

@@ -135,7 +135,7 @@ def _header(line: bytes, name: str) -> dict[str, Any] | None:
         return None
     if header.get("format") != FORMAT:
         text = f"its format is {header.get('format')!r:.20} and this is a reader of format {FORMAT}"
-        raise BadTape(f"{name}:1: {text}; use anabranch {header['anabranch']!r:.20}")
+        raise BadTape(f"{name}:1: {text}; it was written by anabranch {header['anabranch']!r:.20}")
     return header
 
 
@@ -171,7 +171,9 @@ def _steps(lines: Iterable[bytes], name: str, loader: Loader) -> Iterator[Step]:
             record = json.loads(line.decode())
         except (ValueError, RecursionError):
             if line.endswith(b"\n"):
-                raise BadTape(f"{where}: this is no line of JSON; cut the file before it to replay the rest") from None
+                raise BadTape(
+                    f"{where}: this is no line of JSON; cut the file before it to replay what came before"
+                ) from None
             return  # what the process was writing when it died
         step = _step(record, where, loader)
         over = step.what == "end"

@@ -204,7 +204,7 @@ def _remedy(response: aiohttp.ClientResponse) -> str:
     if response.status in (401, 403):
         return '; send credentials with --header "Authorization: ..."'
     if response.status in (404, 405):
-        return "; give the server's address, or one that ends with /agui"
+        return "; give the server's address, or one that ends with /agui, and --agent NAME for one of its agents"
     return ""
 
 
