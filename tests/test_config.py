@@ -73,7 +73,7 @@ AGENT = "agents: {a: {python: 'm:f'}}\n"
 
 COMPLAINTS = [
     ("agents:\n  a: {python: 'm:f'}\nserver:\n  prot: 80\n", ["the.yaml:4", "`server.prot`", "did you mean `port`?"]),
-    (AGENT + "colour: red\n", ["the.yaml:2", "`colour`", "known here: agents, default, model"]),
+    (AGENT + "colour: red\n", ["the.yaml:2", "`colour`", "known here: agents, auth, default, model"]),
     ("agents:\n  a:\n    pyton: 'm:f'\n", ["the.yaml:3", "`agents.a.pyton`", "did you mean `python`?"]),
     (AGENT + "model: {base_url: 'http://x'}\n", ["the.yaml:2", "`model.name`", "missing"]),
     ("server: {port: 80}\n", ["the.yaml", "`agents`", "missing"]),
@@ -94,6 +94,8 @@ COMPLAINTS = [
     (AGENT + "server: {keep_alive: soon}\n", ["the.yaml:2", "`server.keep_alive`", "'soon' is not a time", "`30s`"]),
     (AGENT + "server: {keep_alive: 10 days}\n", ["the.yaml:2", "`server.keep_alive`", "not a time"]),
     (AGENT + "server: {tune_gc: maybe}\n", ["the.yaml:2", "`server.tune_gc`", "Expected `bool`"]),
+    (AGENT + "server: {public_url: agents.test}\n", ["the.yaml:2", "`server.public_url`", "'agents.test'", "https://agents.example.com"]),
+    (AGENT + "server: {public_url: 'http://a/?y=1'}\n", ["the.yaml:2", "`server.public_url`", "without a query"]),
     (AGENT + "storage: redis://\n", ["the.yaml:2", "`storage`", "'redis://'", "give `memory://` or `sqlite:///anabranch.db`"]),
     (
         "agents:\n  a:\n    python: 'm:f'\n    on_disconnect: stop\n",

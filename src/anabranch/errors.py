@@ -64,7 +64,7 @@ class AnabranchError(Exception):
 
 
 class ClientError(AnabranchError):
-    """The caller's request cannot be served as it is. ``status`` is the HTTP status to answer with."""
+    """The caller's request cannot be served as it is. ``status`` and ``headers`` are for the HTTP answer."""
 
     side: Side = "client"
     code = "bad_request"
@@ -74,6 +74,7 @@ class ClientError(AnabranchError):
     ) -> None:
         super().__init__(message, code=code, retryable=retryable)
         self.status = status
+        self.headers: dict[str, str] = {}
 
 
 class NotFound(ClientError):

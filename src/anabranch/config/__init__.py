@@ -14,17 +14,23 @@ from pathlib import Path
 import yaml
 
 from ..errors import ConfigError
+from .callers import Anonymous, Callers, ContextHeader, Jwt, SessionCookie
 from .reader import PREFIX, Reader
 from .rules import check
 from .sections import Agent, Auth, CancelAfter, Config, Model, Server, Supervisor, Timeouts
 
 __all__ = (
     "Agent",
+    "Anonymous",
     "Auth",
+    "Callers",
     "CancelAfter",
     "Config",
+    "ContextHeader",
+    "Jwt",
     "Model",
     "Server",
+    "SessionCookie",
     "Supervisor",
     "Timeouts",
     "load",

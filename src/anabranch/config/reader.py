@@ -12,12 +12,15 @@ import msgspec
 import yaml
 
 from ..errors import ConfigError
-from .sections import CancelAfter, Section
+from .callers import Anonymous
+from .sections import CancelAfter
+from .values import Section
 
 PREFIX = "ANABRANCH__"
 """Of the environment variables that override the file."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_SHOWN = {CancelAfter: "{cancel_after: 30s}", Anonymous: "{secret_env: NAME}"}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -101,8 +104,9 @@ class Reader:
         choices = typing.get_args(choice)
         if raw in choices:
             return choices[choices.index(raw)]
-        other = " or `{cancel_after: 30s}`" if CancelAfter in kinds else ""
-        raise self.error(path, f"{raw!r} is not known; give {' or '.join(f'`{each}`' for each in choices)}{other}")
+        shown = [str(each).lower() if isinstance(each, bool) else each for each in choices]
+        shown += [_SHOWN[kind] for kind in kinds if kind in _SHOWN]
+        raise self.error(path, f"{raw!r} is not known; give {' or '.join(f'`{each}`' for each in shown)}")
 
     def _named(self, raw: dict[Any, Any], kind: Any, path: tuple[str, ...]) -> dict[str, Any]:
         for key in raw:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+from .callers import flaws, unforwardable
 from .reader import Reader
 from .sections import Agent, Config
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+_ADDRESS = re.compile(r"https?://(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[\w.~%/-]*)?", re.ASCII)
 
 
 def check(config: Config, reader: Reader) -> None:
@@ -22,6 +25,13 @@ def check(config: Config, reader: Reader) -> None:
         raise reader.error(("storage",), problem)
     if config.default is not None and config.default not in known:
         raise reader.error(("default",), f"there is no agent {config.default!r}; known: {', '.join(known)}")
+    if config.server.public_url is not None and not _ADDRESS.fullmatch(config.server.public_url):
+        problem = (
+            f"{config.server.public_url!r} is not an http(s) URL without a query; give `https://agents.example.com`"
+        )
+        raise reader.error(("server", "public_url"), problem)
+    for path, problem in flaws(config.auth) if config.auth is not None else ():
+        raise reader.error(("auth", *path), problem)
     if config.supervisor is not None:
         _check_supervisor(config, config.supervisor.agents, reader)
 
@@ -63,13 +73,22 @@ def _check_agent(name: str, agent: Agent, reader: Reader) -> None:
         if kind not in owners and getattr(agent, field) != getattr(_NOTHING, field):
             fit = " and ".join(f"for `{owner}`" for owner in owners)
             raise reader.error(path, f"`{field}` is {fit} agents; remove it")
+    _check_forward((*path, "forward"), agent, reader)
     if kind == "openai" and not agent.model:
         raise reader.error(path, "an `openai` agent needs a `model`; name it")
+
+
+def _check_forward(path: tuple[str, ...], agent: Agent, reader: Reader) -> None:
+    if (problem := unforwardable(agent.forward)) is not None:
+        raise reader.error(path, problem)
+    if (agent.auth or agent.api_key_env) is not None and "authorization" in map(str.lower, agent.forward):
+        raise reader.error(path, "a caller without `authorization` would get ours; remove one of the two")
 
 
 _NOTHING = Agent()
 _FIELDS = {
     "auth": ("a2a",),
+    "forward": ("openai", "a2a"),
     "timeout": ("openai", "a2a"),
     **dict.fromkeys(("model", "api_key_env", "instructions", "options"), ("openai",)),
 }

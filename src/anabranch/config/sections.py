@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import msgspec
-
-_DAY_S = 86_400
-
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=_DAY_S)]
-"""A time: ``30``, ``"30s"``, ``"500ms"``, ``"2m"``, ``"1h"``."""
-Grace = Annotated[float, msgspec.Meta(ge=0, le=_DAY_S)]
-"""A time that may be nothing."""
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Bytes = Annotated[int, msgspec.Meta(gt=0)]
-Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
+from .callers import Callers
+from .values import Bytes, Count, Grace, Port, Seconds, Section
 
 
 class Model(Section, frozen=True):
@@ -71,6 +58,7 @@ class Agent(Section, frozen=True):
     options: dict[str, Any] = {}
     timeout: Timeouts = Timeouts()
     auth: Auth | None = None
+    forward: list[str] = []
     on_disconnect: OnDisconnect = "continue"
 
 
@@ -85,11 +73,13 @@ class Supervisor(Section, frozen=True):
 class Server(Section, frozen=True):
     """Where and how to serve. Nothing listens beyond loopback unless ``host`` says so. Times in seconds.
 
+    ``public_url`` is where clients find this server, when that is not what their requests say, as behind a proxy.
     ``kept_runs`` and ``kept_bytes`` limit the finished runs; their defaults are those of the storage.
     """
 
     host: str = "127.0.0.1"
     port: Port = 8000
+    public_url: str | None = None
     keep_alive: Seconds = 15.0
     stop_grace: Grace = 20.0
     body_limit: Bytes = 8 * 2**20
@@ -108,3 +98,4 @@ class Config(Section, frozen=True):
     default: str | None = None
     storage: str = "sqlite:///anabranch.db"
     server: Server = Server()
+    auth: Callers | None = None

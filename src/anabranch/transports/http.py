@@ -37,5 +37,6 @@ async def json_body(request: Request, limit: int = BODY_LIMIT) -> bytes:
 def error_response(error: AnabranchError) -> JSONResponse:
     """``error`` as JSON: ``{"error": {"code", "message"}}`` under its HTTP status."""
     status = error.status if isinstance(error, ClientError) else _STATUS[error.side]
-    headers = {"retry-after": "5"} if error.retryable else None
+    headers = dict(error.headers) if isinstance(error, ClientError) else {}
+    headers |= {"retry-after": "5"} if error.retryable else {}
     return JSONResponse({"error": {"code": error.code, "message": str(error)}}, status_code=status, headers=headers)
