@@ -32,6 +32,7 @@ async def served(app: Any, **options: Any) -> AsyncIterator[str]:
     """Serve ``app`` on a free port with the settings of ``anabranch serve``; the server has stopped on exit."""
     server = _Server(uvicorn_config(app, **{"log_config": None, "timeout_graceful_shutdown": 1} | options))
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `anabranch serve` does
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -94,7 +95,7 @@ class Answer(NamedTuple):
     @property
     def events(self) -> list[dict[str, Any]]:
         """The AG-UI events of a stream."""
-        assert self.headers["content-type"] == "text/event-stream"
+        assert self.headers["content-type"] == "text/event-stream; charset=utf-8"
         lines = self.body.split(b"\n")
         return [json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: ")]
 

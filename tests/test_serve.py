@@ -211,6 +211,22 @@ async def test_an_idle_server_stops_at_once(folder: Path) -> None:
         assert await server.exit() == 0
 
 
+@pytest.mark.parametrize(
+    ("host", "auth", "warned"),
+    [("0.0.0.0", "", True), ("0.0.0.0", "auth: {api_keys_file: keys.txt}\n", False), ("127.0.0.1", "", False)],
+)
+async def test_a_server_for_others_that_does_not_ask_who_they_are_says_so(
+    folder: Path, host: str, auth: str, warned: bool
+) -> None:
+    (folder / "keys.txt").write_text(f"ci: {'0' * 64}\n")
+    text = CONFIG.replace("{port: 0}", f"{{port: 0, host: {host}}}")
+    (folder / "anabranch.yaml").write_text(text + auth)
+    async with serving(folder, "1h") as server:
+        server.signal(signal.SIGTERM)
+        assert await server.exit() == 0
+    assert ("anybody who can reach 0.0.0.0 may use this server" in server.log) is warned
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_right_after_the_announcement_is_a_clean_stop(folder: Path, number: int) -> None:
     async with serving(folder, "1h") as server:

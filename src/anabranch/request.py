@@ -30,7 +30,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One message of a conversation.
 
     ``agent`` is ``""`` unless a sub-agent wrote it; such messages are shown to users and not to the root agent's model.
-    A ``tool`` message answers ``tool_call_id``; ``error`` is the error's text when the tool failed.
+    A ``tool`` message answers ``tool_call_id``; ``error`` is the error's text when the tool failed. ``is_answer`` is
+    for a user's message that answers what the agent asked: the agent gets it as ``RunRequest.resume``.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_call_id: str | None = None
     error: str | None = None
     agent: str = ""
+    is_answer: bool = False
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -107,6 +108,8 @@ def run(
     if settings.tune_gc:
         tune_gc()
     address, number = listener.getsockname()[:2]
+    if not (app.knows_callers or ip_address(address.partition("%")[0]).is_loopback):
+        logger.warning("anybody who can reach %s may use this server, as one user: name callers with `auth`", address)
     url = f"http://{f'[{address}]' if ':' in address else address}:{number}"
     server = _Server(uvicorn_config(app), app, lambda: announce(url))
     runner = asyncio.Runner(loop_factory=server.config.get_loop_factory())

@@ -15,7 +15,7 @@ from anabranch.errors import Conflict, Fenced
 from anabranch.events import Event, Part, RunFailed, RunFinished, RunStarted, TextDelta
 from anabranch.log._base import Bounds, Entry, RunLog
 from anabranch.request import Message, ToolCall
-from anabranch.runs._base import Kept, RunRecord, RunTable
+from anabranch.runs._base import Kept, RunRecord, RunTable, Tasks
 from anabranch.runs.machine import FINAL, Status
 from anabranch.runs.threads import Turn
 from anabranch.storage import Storage
@@ -39,7 +39,13 @@ OUTCOME = Outcome(
 
 def record(key: str, run_id: str = "r", principal: str = "ann", thread_id: str = "t", **more: Any) -> RunRecord:
     """A run that was created just now."""
-    fields = {"task_id": f"task of {key}", "agent": "a", "status": Status.QUEUED, "digest": "d", "created_ms": 1}
+    fields: dict[str, Any] = {
+        "task_id": f"task of {key}",
+        "agent": "a",
+        "status": Status.QUEUED,
+        "digest": "d",
+        "created_ms": 1,
+    }
     return RunRecord(key=key, run_id=run_id, principal=principal, thread_id=thread_id, **fields | more)
 
 
@@ -390,6 +396,69 @@ class TableConformance:
         await table.move("k4", Status.FAILED, 50)
         assert keys(await table.ended()) == ["k2", "k0", "k3", "k4"]
         assert keys(await table.ended(2)) == ["k2", "k0"]
+
+    # --- tasks -------------------------------------------------------------------------------------------------
+
+    async def test_the_runs_of_a_task_come_oldest_first_to_their_owner_only(self, table: RunTable) -> None:
+        for n in (2, 1, 3):
+            await over(table, f"k{n}", task_id="x")
+        await running(table, "k4", task_id="x")
+        await over(table, "bob's", principal="bob", task_id="x")
+        await over(table, "other", "other thread", task_id="y")
+        assert keys(await table.task("ann", "x")) == ["k2", "k1", "k3", "k4"]
+        assert [run.status for run in await table.task("ann", "x")][-1] is Status.RUNNING
+        assert keys(await table.task("bob", "x")) == ["bob's"]
+        assert await table.task("ann", "unknown") == await table.task("eve", "x") == []
+        await table.forget("k1")
+        assert keys(await table.task("ann", "x")) == ["k2", "k3", "k4"]
+        await table.delete_thread("ann", "other thread")
+        assert await table.task("ann", "y") == []
+
+    async def test_tasks_come_with_their_newest_run_the_one_that_changed_last_first(self, table: RunTable) -> None:
+        await over(table, "k1", "t1", task_id="a", at_ms=50)
+        await over(table, "k2", "t2", task_id="b", at_ms=40)
+        await over(table, "k3", "t1", task_id="a", at_ms=60)
+        await running(table, "k4", thread_id="t3", task_id="c", created_ms=45)
+        await over(table, "k5", "t4", task_id="d", at_ms=40)
+        await over(table, "bob's", principal="bob", at_ms=70)
+        found = await table.tasks("ann")
+        assert (keys(found.runs), found.total) == (["k3", "k4", "k5", "k2"], 4)
+        assert [run.changed_ms for run in found.runs] == [60, 45, 40, 40]
+        await table.forget("k3")
+        assert keys((await table.tasks("ann")).runs) == ["k1", "k4", "k5", "k2"]
+        assert await table.tasks("eve") == Tasks([], 0)
+
+    async def test_tasks_are_paged_and_counted_on_all_pages(self, table: RunTable) -> None:
+        for n in range(7):
+            await over(table, f"k{n}", f"t{n}", task_id=f"x{n}", at_ms=10 + n // 2)
+        seen, before = [], None
+        while True:
+            page = await table.tasks("ann", before=before, limit=3)
+            assert page.total == 7
+            seen += keys(page.runs)
+            if len(page.runs) < 3:
+                break
+            before = page.runs[-1].changed_ms, page.runs[-1].task_id
+        assert seen == ["k6", "k5", "k4", "k3", "k2", "k1", "k0"]
+
+    async def test_tasks_may_be_of_one_agent_thread_status_and_time(self, table: RunTable) -> None:
+        await over(table, "k1", "t1", task_id="a", at_ms=10)
+        await over(table, "k2", "t2", task_id="b", at_ms=20, agent="other \"'; agent")
+        await running(table, "k3", thread_id="t1", task_id="c", created_ms=30)
+        for asked, expected in (
+            ({"agent": "a"}, ["k3", "k1"]),
+            ({"agent": "other \"'; agent"}, ["k2"]),
+            ({"thread_id": "t1"}, ["k3", "k1"]),
+            ({"statuses": [Status.SUCCEEDED]}, ["k2", "k1"]),
+            ({"statuses": [Status.SUCCEEDED, Status.RUNNING]}, ["k3", "k2", "k1"]),
+            ({"statuses": []}, []),
+            ({"since_ms": 20}, ["k3", "k2"]),
+            ({"since_ms": 31}, []),
+            ({"agent": "a", "thread_id": "t1", "statuses": [Status.RUNNING], "since_ms": 30}, ["k3"]),
+        ):
+            found = await table.tasks("ann", **asked)
+            assert (keys(found.runs), found.total) == (expected, len(expected)), asked
+            assert (await table.tasks("ann", limit=0, **asked)).total == len(expected)
 
     # --- what is kept ------------------------------------------------------------------------------------------
 

@@ -1,11 +1,12 @@
 """The table of runs in a SQLite file: the contract, and what a file has to keep."""
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,18 @@ async def test_a_killed_process_leaves_each_run_over_in_both_table_and_log_or_in
             assert all(runs[key].record.status is Status.SUCCEEDED for key in said)
             assert len(await storage.table.active()) <= len(THREADS)
             assert {run.status for run in await storage.table.ended(10_000)} <= FINAL
+
+
+async def test_a_file_of_the_first_version_learns_what_tasks_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path) as storage:
+        await over(storage.table, "k1", task_id="x", at_ms=50)
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(
+            "DROP INDEX task; DROP INDEX changed; PRAGMA user_version = 1;"
+            "ALTER TABLE runs DROP COLUMN task_id; ALTER TABLE runs DROP COLUMN changed_ms;"
+        )
+    for _ in range(2):
+        async with opened(path) as storage:
+            assert keys(await storage.table.task("ann", "x")) == ["k1"]
+            assert [run.changed_ms for run in (await storage.table.tasks("ann")).runs] == [50]

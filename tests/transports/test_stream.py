@@ -75,7 +75,7 @@ async def test_the_head_forbids_every_kind_of_buffering(server: Any) -> None:
         assert status == 200
         assert headers.pop("date")
         assert headers == {
-            "content-type": "text/event-stream",
+            "content-type": "text/event-stream; charset=utf-8",
             "cache-control": "no-cache, no-transform",
             "x-accel-buffering": "no",
             "transfer-encoding": "chunked",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import ConfigError
 
-VERSION = 1
+VERSION = 2
 """Of the tables; in the file's header."""
 _APPLICATION = 0x616E6162  # says in the header whose file it is
 _WAIT_S = 10.0  # for a lock that a foreign process holds, such as one that makes a copy
@@ -31,6 +31,17 @@ CREATE UNIQUE INDEX active_run ON runs (principal, thread_id) WHERE active;
 CREATE INDEX turn ON runs (principal, thread_id, no);
 CREATE INDEX listed ON runs (principal, no) WHERE NOT forgotten;
 CREATE INDEX ended ON runs (ending, size) WHERE ending IS NOT NULL;
+"""
+# What version 1 did not know: which runs are a task, and when the task changed. A damaged record is in none.
+_TASKS = """
+ALTER TABLE runs ADD COLUMN task_id TEXT
+    AS (CASE WHEN json_valid(record) THEN json_extract(record, '$.task_id') END);
+ALTER TABLE runs ADD COLUMN changed_ms INTEGER AS (
+    CASE WHEN json_valid(record)
+    THEN ifnull(json_extract(record, '$.ended_ms'), json_extract(record, '$.created_ms')) END
+);
+CREATE INDEX task ON runs (principal, task_id, no);
+CREATE INDEX changed ON runs (principal, changed_ms, task_id) WHERE NOT forgotten;
 """
 
 
@@ -80,6 +91,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if not tables:
         connection.execute("PRAGMA page_size = 1024")  # many live runs: each commit writes a page of each of them
     connection.execute("PRAGMA journal_mode = WAL")
-    if not tables:
+    if not tables or version < VERSION:
         stamps = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION};"
-        connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {stamps} COMMIT;")
+        connection.executescript(f"BEGIN IMMEDIATE; {'' if tables else _SCHEMA} {_TASKS} {stamps} COMMIT;")

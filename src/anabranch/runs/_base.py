@@ -16,7 +16,7 @@ every run has written its terminal event.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -74,6 +74,18 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     forgotten: bool = False
     """Whether its entries are gone; its messages stay as long as a run of its thread has entries."""
 
+    @property
+    def changed_ms(self) -> int:
+        """Since when it is what it is: over, or live."""
+        return self.created_ms if self.ended_ms is None else self.ended_ms
+
+
+class Tasks(msgspec.Struct, frozen=True):
+    """A page of tasks, each as the newest of its runs, and how many there are on all pages."""
+
+    runs: Sequence[RunRecord]
+    total: int
+
 
 class Kept(msgspec.Struct, frozen=True):
     """How many finished runs have entries, and their sizes together in bytes."""
@@ -130,6 +142,26 @@ class RunTable(Protocol):
         """The caller's runs, newest first, of one thread or of all, from the one before the run id ``before`` on.
 
         Not those that are forgotten. Empty for an unknown ``before``.
+        """
+
+    async def task(self, principal: str, task_id: str) -> Sequence[RunRecord]:
+        """The caller's runs of that task which are not forgotten, oldest first; none when it is unknown."""
+
+    async def tasks(
+        self,
+        principal: str,
+        *,
+        agent: str | None = None,
+        thread_id: str | None = None,
+        statuses: Collection[Status] | None = None,
+        since_ms: int = 0,
+        before: tuple[int, str] | None = None,
+        limit: int = 100,
+    ) -> Tasks:
+        """The caller's tasks as ``task`` has them, those that changed last first: of one agent, thread, or all.
+
+        Of each the newest run counts: it has one of ``statuses`` and changed at ``since_ms`` or later. A page begins
+        after the task with the time and id ``before``.
         """
 
     async def ended(self, limit: int = 100) -> Sequence[RunRecord]:

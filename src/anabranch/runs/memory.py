@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..log._base import Entry, RunLog
 from ..request import Message
 from ..transcript import Outcome
-from ._base import Kept, RunRecord
+from ._base import Kept, RunRecord, Tasks
 from ._refusals import refuse_if_busy, refuse_if_fenced
 from .machine import FINAL, Status, can_move, failure_of
 from .threads import Turn
@@ -25,6 +25,7 @@ class MemoryTable:
         self._turns: dict[str, Turn] = {}
         self._keys: dict[tuple[str, str], str] = {}
         self._threads: dict[tuple[str, str], list[str]] = {}
+        self._tasks: dict[tuple[str, str], list[str]] = {}
         self._ended: dict[str, None] = {}
 
     async def create(
@@ -40,6 +41,7 @@ class MemoryTable:
         self._turns[record.key] = Turn(record=record, given=given)
         self._keys[record.principal, record.run_id] = record.key
         self._threads.setdefault((record.principal, record.thread_id), []).append(record.key)
+        self._tasks.setdefault((record.principal, record.task_id), []).append(record.key)
         return record
 
     async def find(self, principal: str, run_id: str) -> RunRecord | None:
@@ -95,6 +97,35 @@ class MemoryTable:
         shown = [r for r in reversed(own) if not r.forgotten and thread_id in (None, r.thread_id)]
         return shown[:limit]
 
+    async def task(self, principal: str, task_id: str) -> Sequence[RunRecord]:
+        """The runs of a task."""
+        runs = [self._turns[key].record for key in self._tasks.get((principal, task_id), ())]
+        return [record for record in runs if not record.forgotten]
+
+    async def tasks(
+        self,
+        principal: str,
+        *,
+        agent: str | None = None,
+        thread_id: str | None = None,
+        statuses: Collection[Status] | None = None,
+        since_ms: int = 0,
+        before: tuple[int, str] | None = None,
+        limit: int = 100,
+    ) -> Tasks:
+        """The caller's tasks, those that changed last first."""
+        newest = [runs[-1] for who, id in self._tasks if who == principal and (runs := await self.task(who, id))]
+        found = [
+            record
+            for record in newest
+            if agent in (None, record.agent)
+            and thread_id in (None, record.thread_id)
+            and (statuses is None or record.status in statuses)
+            and record.changed_ms >= since_ms
+        ]
+        found.sort(key=_changed, reverse=True)
+        return Tasks([record for record in found if before is None or _changed(record) < before][:limit], len(found))
+
     async def ended(self, limit: int = 100) -> Sequence[RunRecord]:
         """Finished runs that are not forgotten, in the order they ended."""
         return [self._turns[key].record for key in islice(self._ended, limit)]
@@ -135,5 +166,10 @@ class MemoryTable:
         records = [self._turns.pop(key).record for key in self._threads.pop((principal, thread_id), ())]
         for record in records:
             self._keys.pop((principal, record.run_id))
+            self._tasks.pop((principal, record.task_id), None)  # no task is in two threads
             self._ended.pop(record.key, None)
         return records
+
+
+def _changed(record: RunRecord) -> tuple[int, str]:
+    return record.changed_ms, record.task_id

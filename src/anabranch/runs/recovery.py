@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from itertools import chain, repeat
 
 from ..errors import ServerError
@@ -27,15 +28,39 @@ def lost() -> ServerError:
     return ServerError(message, code="replica_lost", retryable=True)
 
 
-async def bury_when_possible(log: RunLog, table: RunTable, record: RunRecord, reason: ServerError) -> None:
-    """``bury`` a run that this process could not end, as soon as the storage lets it.
+class Burials:
+    """Ends runs that this process could not end, as soon as the storage lets it; calls ``done`` after each.
 
-    Where its log takes nothing more, only the table learns that it is over, and its thread is free.
+    Where a log takes nothing more, only the table learns that its run is over, and its thread is free.
     """
-    for pause in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
-        await asyncio.sleep(pause)  # nothing tells when a disk has room again
-        if await buried(log, table, record, reason):
-            return
+
+    def __init__(self, log: RunLog, table: RunTable, done: Callable[[], None]) -> None:
+        self._log, self._table, self._done = log, table, done
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def attempt(self, record: RunRecord, reason: ServerError) -> None:
+        """Once now, and in the background for as long as that fails."""
+        if not await buried(self._log, self._table, record, reason):
+            self.begin(record, reason)
+
+    def begin(self, record: RunRecord, reason: ServerError) -> asyncio.Task[None]:
+        """In the background."""
+        burying = asyncio.create_task(self._bury(record, reason))
+        self._tasks.add(burying)
+        burying.add_done_callback(self._tasks.discard)
+        burying.add_done_callback(lambda _: self._done())
+        return burying
+
+    def stop(self) -> None:
+        """The next process does it."""
+        for burying in self._tasks:
+            burying.cancel()
+
+    async def _bury(self, record: RunRecord, reason: ServerError) -> None:
+        for pause in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
+            await asyncio.sleep(pause)  # nothing tells when a disk has room again
+            if await buried(self._log, self._table, record, reason):
+                return
 
 
 async def buried(log: RunLog, table: RunTable, record: RunRecord, reason: ServerError) -> bool:

@@ -17,17 +17,19 @@ from ..events import RunFailed, RunFinished, RunStarted
 from ..identity import Principal, require
 from ..log._base import Entry, RunLog
 from ..log.memory import MemoryLog
-from ..request import RunRequest
+from ..request import Resume, RunRequest
 from ..sources._base import Source, Tape
 from ._base import IN_MEMORY, Executor, Kept, OnDisconnect, RunRecord, RunTable, Stop
 from .asking import Asking
+from .continuing import Continuations
 from .executors.local import LocalExecutor
 from .machine import FINAL, Status, status_of
 from .memory import MemoryTable
-from .recovery import buried, bury_when_possible, lost
+from .recovery import Burials, lost
 from .retention import Farewell, Retention
 from .runner import Runner, Writer, now_ms, started
 from .threads import Turn
+from .watchers import Watchers
 
 logger = logging.getLogger("anabranch")
 
@@ -68,11 +70,10 @@ class Runs:
         self._most_live = live
         self._record = record
         self._live: set[str] = set()
-        self._watchers: dict[str, int] = {}
-        self._gone: set[str] = set()
-        self._retention = Retention(self.table, keeps, self._watchers.keys(), self._delete, forgotten)
-        self._leaving: dict[str, asyncio.TimerHandle] = {}
-        self._burying: set[asyncio.Task[None]] = set()
+        self._watchers = Watchers(self._live, self._unwatched)
+        self._retention = Retention(self.table, keeps, self._watchers, self._delete, forgotten)
+        self._burials = Burials(self.log, self.table, self._retention.recount)
+        self._continuations = Continuations(self.table)
         self._stopping = False
 
     @property
@@ -83,15 +84,14 @@ class Runs:
     @property
     def leaving(self) -> set[str]:
         """The keys of the runs that nobody watches and that are cancelled if nobody comes back."""
-        return set(self._leaving)
+        return self._watchers.awaited
 
     async def recover(self) -> int:
         """End the runs that a process before this one left behind; how many. Before any run is started."""
         left = await self.table.active()
         for record in left:
             logger.warning("run %s of %r was cut off when its server stopped", record.run_id, record.agent)
-            if not await buried(self.log, self.table, record, lost()):
-                self._bury(record, lost())
+            await self._burials.attempt(record, lost())
         return len(left)
 
     async def start(
@@ -129,6 +129,13 @@ class Runs:
         require(principal, "read", record.principal, f"run {run_id!r}")
         return record
 
+    async def task(self, task_id: str, principal: Principal) -> Sequence[RunRecord]:
+        """The runs of the caller's task, oldest first. Raises ``NotFound``, also when none of them is kept."""
+        runs = await self.table.task(principal.id, task_id)
+        if not runs:
+            raise NotFound(f"there is no task {task_id[:80]!r}")
+        return runs
+
     async def thread(self, thread_id: str, principal: Principal) -> Sequence[Turn]:
         """The caller's thread. Raises ``NotFound``."""
         turns = await self.table.turns(principal.id, thread_id)
@@ -149,10 +156,7 @@ class Runs:
         Raises ``NotFound`` for a run that is no longer kept; the batches of one whose log failed end with an error.
         """
         key = record.key
-        self._watchers[key] = self._watchers.get(key, 0) + 1
-        if leaving := self._leaving.pop(key, None):
-            leaving.cancel()
-        try:
+        with self._watchers.one(record):
             if key not in self._live:
                 kept = await self.table.find(record.principal, record.run_id)
                 if kept is None or kept.key != key or kept.forgotten:
@@ -161,15 +165,9 @@ class Runs:
                     self.log.abandon(key, _unwritten())  # its end could not be written when it came
             async with aclosing(self._tail(key, after)) as batches:
                 yield batches
-        finally:
-            self._watchers[key] -= 1
-            if not self._watchers[key]:
-                del self._watchers[key]
-                self._gone.discard(key)
-                self._left_alone(record)
 
     async def _tail(self, key: str, after: int) -> AsyncGenerator[Sequence[Entry], None]:
-        if key in self._gone:  # the log, which does not know it any more, would wait for it
+        if self._watchers.misses(key):  # the log, which does not know it any more, would wait for it
             raise NotFound("this run is no longer kept")
         async with aclosing(self.log.tail(key, after)) as batches:
             async for batch in batches:
@@ -186,13 +184,34 @@ class Runs:
             raise Conflict(f"run {run_id!r} is over: there is nothing to cancel", code="run_over")
         return record
 
+    async def withdraw(self, source: Source, run_id: str, principal: Principal) -> RunRecord:
+        """Cancel what the caller's run asked: the run that continues it, of ``source``, which it never calls.
+
+        Raises ``Conflict`` when the run has asked nothing, or nobody can answer it any more.
+        """
+        record = await self.get(run_id, principal)
+        require(principal, "cancel", record.principal, f"run {run_id!r}")
+        turns = await self.thread(record.thread_id, principal)
+        outcome = next(turn.outcome for turn in turns if turn.record.key == record.key)
+        if outcome is None or not outcome.asked:
+            raise Conflict(f"run {run_id!r} is over: there is nothing to cancel", code="run_over")
+        self._refuse()
+        resume = tuple(Resume(interrupt_id=each.interrupt_id, status="cancelled") for each in outcome.asked)
+        request = RunRequest(run_id=f"{run_id}:withdrawn", thread_id=record.thread_id, resume=resume)
+        asking = Asking(request, principal.id, record.agent, record.on_disconnect)
+        return await self._begin(source, asking, Cancelled("The run was cancelled."))
+
+    async def continuation(self, record: RunRecord) -> RunRecord:
+        """The run that continues an interrupted one, once there is one. Raises ``ServerStopping`` during a stop."""
+        return await self._continuations.after(record)
+
     async def stop(self, grace_s: float) -> None:
         """No new runs; live ones get ``grace_s`` seconds, then end with ``server_stopping``."""
         self._stopping = True
+        self._continuations.stop()
         await self._executor.stop(grace_s)
         await self._retention.stop()
-        for burying in self._burying:  # the next process does it
-            burying.cancel()
+        self._burials.stop()
 
     # --- starting ----------------------------------------------------------------------------------------------
 
@@ -203,11 +222,20 @@ class Runs:
             text = f"The server has {self._most_live} live runs, as many as it may; ask again."
             raise ServerError(text, code="too_many_runs", retryable=True)
 
-    async def _begin(self, source: Source, asking: Asking) -> RunRecord:
-        """Create the run and execute it, or find the one that somebody else created just now."""
+    async def _begin(self, source: Source, asking: Asking, cancelled: Cancelled | None = None) -> RunRecord:
+        """Create the run and execute it, or find the one that somebody else created just now.
+
+        One that is ``cancelled`` from the start never calls its source.
+        """
         for _ in range(_LOOKS):
             turns = await self.table.turns(asking.principal, asking.request.thread_id)
-            plan = asking.after(turns, now_ms())
+            try:
+                plan = asking.after(turns, now_ms())
+            except Conflict:  # the question may have been answered by this very request just now
+                same = await self.table.find(asking.principal, asking.request.run_id)
+                if same is None:
+                    raise
+                return same
             made = await self.table.create(plan.record, plan.place.given, plan.place.before)
             if made is not None:
                 break
@@ -218,10 +246,13 @@ class Runs:
             self._live.add(made.key)
             try:
                 self._executor.start(made.key, partial(self._execute, source, plan.request, made))
+                if cancelled:
+                    self._executor.cancel(made.key, cancelled)
             except BaseException:
                 self._live.discard(made.key)
                 await self._abandon(made, ServerError("This run could not be started."))
                 raise
+            self._continuations.begun(made)
         return made
 
     # --- executing ---------------------------------------------------------------------------------------------
@@ -250,8 +281,7 @@ class Runs:
             await self._abandon(record, _unwritten())
         finally:
             self._live.discard(key)
-            if leaving := self._leaving.pop(key, None):
-                leaving.cancel()
+            self._watchers.over(key)
         self._retention.start()
 
     async def _abandon(self, record: RunRecord, reason: ServerError) -> None:
@@ -259,35 +289,15 @@ class Runs:
 
         Until then its thread is busy.
         """
-        await asyncio.wait((self._bury(record, reason),), timeout=_PATIENCE_S)
+        await asyncio.wait((self._burials.begin(record, reason),), timeout=_PATIENCE_S)
         self.log.abandon(record.key, reason)
 
-    def _bury(self, record: RunRecord, reason: ServerError) -> asyncio.Task[None]:
-        burying = asyncio.create_task(bury_when_possible(self.log, self.table, record, reason))
-        self._burying.add(burying)
-        burying.add_done_callback(self._burying.discard)
-        burying.add_done_callback(lambda _: self._retention.recount())
-        return burying
-
-    # --- leaving and forgetting --------------------------------------------------------------------------------
-
-    def _left_alone(self, record: RunRecord) -> None:
-        """Nobody watches the run any more."""
-        policy, key = record.on_disconnect, record.key
-        if policy == "cancel":
-            self._cancel_unwatched(key)
-        elif policy != "continue" and key in self._live:
-            loop = asyncio.get_running_loop()
-            self._leaving[key] = loop.call_later(policy, self._cancel_unwatched, key)
-
-    def _cancel_unwatched(self, key: str) -> None:
-        self._leaving.pop(key, None)
+    def _unwatched(self, key: str) -> None:
         self._executor.cancel(key, Cancelled("The last watcher left."))
 
     async def _delete(self, key: str) -> None:
         """Remove the log of a run that is forgotten, maybe while somebody is about to read it."""
-        if key in self._watchers:
-            self._gone.add(key)
+        self._watchers.forget(key)
         await self.log.delete(key)
 
 

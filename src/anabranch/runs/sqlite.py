@@ -7,7 +7,7 @@ are read as one, joined by the database: each row of a result has its price (see
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from ..log._transaction import Parameters, Transaction
 from ..log.sqlite import Appending, SqliteLog
 from ..request import Message
 from ..transcript import Outcome
-from ._base import Kept, RunRecord
+from ._base import Kept, RunRecord, Tasks
 from ._refusals import refuse_if_busy, refuse_if_fenced
 from .machine import FINAL, Status, can_move, failure_of
 from .threads import Turn
@@ -34,6 +34,12 @@ SELECT
 _ADD = """
 INSERT INTO runs (key, principal, run_id, thread_id, active, forgotten, size, record, given, outcome)
 VALUES (:key, :principal, :run_id, :thread_id, 1, 0, :size, :record, :given, 'null')
+"""
+_NEWEST_OF_TASK = """
+principal = :principal AND NOT forgotten AND changed_ms >= :since_ms AND NOT EXISTS (
+    SELECT 1 FROM runs AS later
+    WHERE later.principal = :principal AND later.task_id = runs.task_id AND later.no > runs.no AND NOT later.forgotten
+)
 """
 _NEXT_ENDING = "(SELECT ifnull(max(ending), 0) + 1 FROM runs WHERE ending IS NOT NULL)"
 _TURN = """'{"record":' || record || ',"given":' || given || ',"outcome":' || outcome || '}'"""
@@ -144,6 +150,44 @@ class SqliteTable:
             where += f" AND no < (SELECT no FROM runs WHERE {_OF_RUN})"
         given = {"principal": principal, "thread_id": thread_id, "run_id": before, "limit": limit}
         return await self._records(f"{where} ORDER BY no DESC LIMIT :limit", given)
+
+    async def task(self, principal: str, task_id: str) -> Sequence[RunRecord]:
+        """The runs of a task."""
+        where = "principal = :principal AND task_id = :task_id AND NOT forgotten ORDER BY no"
+        return await self._records(where, {"principal": principal, "task_id": task_id})
+
+    async def tasks(
+        self,
+        principal: str,
+        *,
+        agent: str | None = None,
+        thread_id: str | None = None,
+        statuses: Collection[Status] | None = None,
+        since_ms: int = 0,
+        before: tuple[int, str] | None = None,
+        limit: int = 100,
+    ) -> Tasks:
+        """The caller's tasks, those that changed last first."""
+        given = {"principal": principal, "agent": agent, "thread_id": thread_id, "since_ms": since_ms, "limit": limit}
+        where = _NEWEST_OF_TASK
+        if agent is not None:
+            where += " AND json_extract(record, '$.agent') = :agent"
+        if thread_id is not None:
+            where += " AND thread_id = :thread_id"
+        if statuses is not None:
+            where += " AND json_extract(record, '$.status') IN (SELECT value FROM json_each(:statuses))"
+            given["statuses"] = msgspec.json.encode([*statuses]).decode()
+        page = where
+        if before is not None:
+            page += " AND (changed_ms, task_id) < (:at_ms, :after)"
+            given["at_ms"], given["after"] = before
+        page += " ORDER BY changed_ms DESC, task_id DESC LIMIT :limit"
+
+        def work(file: sqlite3.Connection) -> Tasks:
+            ((total,),) = file.execute(f"SELECT count(*) FROM runs WHERE {where}", given).fetchall()
+            return Tasks(_decode_records(_joined(file, "record", page, given)), total)
+
+        return await self._file.read(work)
 
     async def ended(self, limit: int = 100) -> Sequence[RunRecord]:
         """Finished runs that are not forgotten, in the order they ended."""

@@ -7,11 +7,12 @@ from contextlib import AbstractAsyncContextManager
 
 from msgspec.structs import replace
 
+from ..errors import NotFound
 from ..log._base import Bounds, Checkpoint, Entry
 from ..request import Message
 from ._base import RunRecord
 from .runs import Runs
-from .threads import conversation
+from .threads import Turn, conversation
 
 
 class Watched:
@@ -35,6 +36,26 @@ class Watched:
         """``RunRequest.dialect`` of the request that started it."""
         return self.record.dialect
 
+    @property
+    def task_id(self) -> str:
+        """The id of its task."""
+        return self.record.task_id
+
+    @property
+    def agent(self) -> str:
+        """The agent that it is a run of."""
+        return self.record.agent
+
+    @property
+    def status(self) -> str:
+        """What it was when it was looked up."""
+        return self.record.status
+
+    @property
+    def changed_ms(self) -> int:
+        """``RunRecord.changed_ms``."""
+        return self.record.changed_ms
+
     def watch(self, after: int = 0) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Entry]]]:
         """``Runs.watch``."""
         return self._runs.watch(self.record, after)
@@ -52,6 +73,25 @@ class Watched:
         key = self.record.key
         turns = await self._runs.table.turns(self.record.principal, self.record.thread_id)
         return conversation([replace(turn, outcome=None) if turn.record.key == key else turn for turn in turns], key)
+
+    async def given(self) -> tuple[Message, ...]:
+        """The messages that it was given."""
+        return (await self._turn()).given
+
+    async def asked(self) -> Sequence[str]:
+        """The ids of the questions that it left open."""
+        outcome = (await self._turn()).outcome
+        return [question.interrupt_id for question in outcome.asked] if outcome else []
+
+    async def continued(self) -> Watched:
+        """The run that continues it, once there is one. Raises ``ServerStopping``."""
+        return Watched(self._runs, await self._runs.continuation(self.record))
+
+    async def _turn(self) -> Turn:
+        for turn in await self._runs.table.turns(self.record.principal, self.record.thread_id):
+            if turn.record.key == self.record.key:
+                return turn
+        raise NotFound(f"there is no run {self.run_id!r}")
 
     async def checkpoint(self, reader: str, upto: int) -> Checkpoint | None:
         """``RunLog.checkpoint``."""

@@ -5,9 +5,9 @@ So sinks know nothing of the middle.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from starlette.requests import HTTPConnection
 
@@ -53,14 +53,72 @@ class Watched(Protocol):
         """``RunLog.keep_checkpoint``."""
 
 
+class TaskRun(Watched, Protocol):
+    """A run with what is known of its task: the runs that have its ``task_id``, each of which continues the last."""
+
+    @property
+    def task_id(self) -> str:
+        """The id of its task."""
+
+    @property
+    def agent(self) -> str:
+        """The agent that it is a run of."""
+
+    @property
+    def status(self) -> str:
+        """What it was when it was looked up: queued, running, succeeded, interrupted, cancelled or failed."""
+
+    @property
+    def changed_ms(self) -> int:
+        """Since when, Unix time in milliseconds."""
+
+    async def given(self) -> tuple[Message, ...]:
+        """The messages that it was given."""
+
+    async def asked(self) -> Sequence[str]:
+        """The ids of the questions that it left open: none unless it is interrupted."""
+
+    async def continued(self) -> TaskRun:
+        """The run that continues it, once there is one. Raises ``ServerStopping`` when it is not waited for longer."""
+
+
+class Presented(NamedTuple):
+    """An agent as callers may know it."""
+
+    name: str
+    description: str
+
+
 class Gate(Protocol):
     """Runs, for callers that the gate identifies. Every method raises ``ClientError`` for a 4xx."""
 
     async def identify(self, caller: HTTPConnection) -> Principal:
         """Who is asking; first, so that nothing is read of a stranger's request. Raises ``ClientError`` 401."""
 
-    async def start(self, principal: Principal, agent: str | None, request: RunRequest) -> Watched:
+    def present(self, agent: str | None) -> Presented:
+        """The agent of that name (None: the default one). Raises ``NotFound``."""
+
+    async def start(self, principal: Principal, agent: str | None, request: RunRequest) -> TaskRun:
         """Start a run of ``agent`` (None: the default one), or find the one that the same request started."""
 
     async def find(self, principal: Principal, run_id: str) -> Watched:
         """The caller's run of that id. Raises ``NotFound``, also when it is no longer kept."""
+
+    async def task(self, principal: Principal, task_id: str) -> Sequence[TaskRun]:
+        """The runs of the caller's task, oldest first. Raises ``NotFound``."""
+
+    async def tasks(
+        self,
+        principal: Principal,
+        *,
+        agent: str,
+        thread_id: str | None = None,
+        statuses: Collection[str] | None = None,
+        since_ms: int = 0,
+        before: tuple[int, str] | None = None,
+        limit: int = 100,
+    ) -> tuple[Sequence[TaskRun], int]:
+        """``RunTable.tasks``: a page of the caller's tasks, and how many there are on all pages."""
+
+    async def cancel(self, principal: Principal, run_id: str) -> TaskRun:
+        """Cancel the caller's run, or what it asks; the run that ends so, soon. Raises ``NotFound``, ``Conflict``."""

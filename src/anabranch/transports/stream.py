@@ -19,7 +19,8 @@ KEEP_ALIVE_S = 15.0
 SEND_TIMEOUT_S = 60.0
 
 HEADERS = [
-    (b"content-type", b"text/event-stream"),
+    # Clients that go by the old rule for text take what names no charset for Latin-1.
+    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]

@@ -54,6 +54,27 @@ async def test_what_the_file_says_is_what_the_endpoint_is_sent(monkeypatch: pyte
     assert request.call["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
+async def test_trace_headers_and_those_that_it_lists_reach_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(request: Request) -> None:
+        await request.answer(b"no", 401)
+
+    monkeypatch.setenv("THE_KEY", "k")
+    config = CONFIG.replace("options:", "forward: [x-tenant]\n    options:")
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    sent = {"traceparent": trace, "x_tenant": "blue", "x_other": "no", "authorization": "Bearer ann"}
+    async with raw(answer, None) as server:
+        async with served(App.from_config(parse(config.format(url=server.url)))) as url:
+            await ask(url, "POST", "/agui", body(), **sent)
+    (request,) = server.requests
+    assert (request.headers["traceparent"], request.headers["x-tenant"]) == (trace, "blue")
+    assert request.headers["authorization"] == "Bearer k" and "x-other" not in request.headers
+
+
+def test_the_key_and_a_callers_own_credential_are_not_mixed() -> None:
+    with pytest.raises(ConfigError, match="a caller without `authorization` would get ours; remove one of the two"):
+        parse(CONFIG.replace("options:", "forward: [Authorization]\n    options:").format(url="http://a"))
+
+
 async def test_a_client_executes_its_tools_and_the_next_run_sends_a_valid_conversation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

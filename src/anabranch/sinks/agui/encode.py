@@ -35,7 +35,8 @@ from ... import events as ev
 from ...errors import describe
 from ...log._base import Entry
 from ...transports.sse import frame
-from .payload import event, to_json
+from .._json import to_json
+from .payload import event
 from .profile import Profile
 from .told import Told
 from .write import Payload, Writer

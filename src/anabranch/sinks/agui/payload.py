@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from ... import events as ev
+from .._json import SAFE
 
 NAMESPACE = "anabranch"
 """What is ours in an open field: the key in ``metadata``, the first word of a CUSTOM name."""
-
-_SAFE = 2**53 - 1
-_LONG = re.compile(rb"\d{16}")
-_encode = msgspec.json.Encoder().encode
 
 
 def event(kind: str, **fields: Any) -> dict[str, Any]:
@@ -27,27 +21,6 @@ def notes(**said: Any) -> dict[str, Any] | None:
     """``metadata`` with what is ours in it; None when there is nothing to say."""
     kept = {name: value for name, value in said.items() if value is not None}
     return {NAMESPACE: kept} if kept else None
-
-
-def to_json(payload: Any) -> bytes:
-    """``payload`` as one line. An integer that JavaScript would round is written as a string."""
-    data = _encode(payload)
-    return _encode(_exact(msgspec.json.decode(data))) if _LONG.search(data) else data
-
-
-def _exact(copy: Any) -> Any:
-    """``copy`` with its long integers as text. It is changed in place, level by level: it may have any depth."""
-    level = [copy]
-    while level:
-        inner: list[Any] = []
-        for holder in level:
-            for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
-                if isinstance(item, dict | list):
-                    inner.append(item)
-                elif isinstance(item, int) and not -_SAFE <= item <= _SAFE:
-                    holder[key] = str(item)  # its key is not new: a dict may be changed so while it is read
-        level = inner
-    return copy
 
 
 def usages(reported: Iterable[ev.Usage]) -> list[dict[str, Any]] | None:
@@ -63,7 +36,7 @@ def usages(reported: Iterable[ev.Usage]) -> list[dict[str, Any]] | None:
 
 
 def _count(tokens: int) -> int:
-    return max(0, min(tokens, _SAFE))
+    return max(0, min(tokens, SAFE))
 
 
 def interrupt(asked: ev.Interrupted, owner: str | None) -> dict[str, Any]:

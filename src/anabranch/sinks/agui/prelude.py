@@ -19,8 +19,9 @@ from ...log._base import Entry
 from ...request import Message
 from .._base import Cursor, Encoder
 from .._compact import Compactor
+from .._json import to_json
 from .messages import unshown, written
-from .payload import NAMESPACE, event, part, to_json
+from .payload import NAMESPACE, event, part
 from .profile import Profile
 
 

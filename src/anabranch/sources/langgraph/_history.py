@@ -137,7 +137,7 @@ def _lost(messages: Sequence[Message], stored: Sequence[BaseMessage]) -> int | N
     calls = {last.tool_call_id} if isinstance(last, ToolMessage) else {call["id"] for call in _calls(last)}
     begin, end = 0, len(messages)
     for place, message in enumerate(messages):
-        if message.role == "user" and message.id in heard:
+        if message.role == "user" and (message.id in heard or (begin and _was_taken(messages, place))):
             begin, end = place + 1, len(messages)
         elif message.role == "user" and begin and end == len(messages):
             end = place
@@ -148,6 +148,11 @@ def _lost(messages: Sequence[Message], stored: Sequence[BaseMessage]) -> int | N
         if not message.agent and any(calls & _names(call) for call in message.tool_calls):
             return place
     return end if begin else None
+
+
+def _was_taken(messages: Sequence[Message], place: int) -> bool:
+    """Whether the graph went on with this answer to its question, which it does not keep as a message."""
+    return messages[place].is_answer and place + 1 < len(messages) and messages[place + 1].role != "user"
 
 
 def _last_questions(messages: Sequence[Message], stored: Sequence[BaseMessage]) -> int:

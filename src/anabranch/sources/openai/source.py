@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,7 +29,7 @@ class OpenAISource:
     It gets the whole conversation with each run, after ``instructions``; nothing is kept here. Tools that the client
     offers are offered to the model, beside ``options["tools"]``, and are the client's to execute. ``options`` go into
     each request as they are (``temperature``, ``max_tokens``, ``tool_choice``...), ``api_key`` as a bearer token, and
-    ``headers`` too. Times are in seconds, and there is no limit to the whole: ``connect_s`` to get a connection,
+    ``headers`` too, and so does what ``forward`` gives when a run begins. Times are in seconds, and there is no limit to the whole: ``connect_s`` to get a connection,
     ``first_byte_s`` until the first byte of the answer, ``idle_s`` between bytes afterwards (a comment counts). An
     endpoint that does not stream sends its first byte when it is done. ``pool`` limits the connections at once; 0 is no
     limit. Items are the raw ``data`` of the stream's events, as bytes, or the body of an answer that is no stream.
@@ -64,6 +64,7 @@ class OpenAISource:
         connect_s: float = 5.0,
         first_byte_s: float = 60.0,
         idle_s: float = 60.0,
+        forward: Callable[[], Mapping[str, str]] = dict,
         pool: int = 0,
     ) -> None:
         self._url = _endpoint(url)
@@ -81,6 +82,7 @@ class OpenAISource:
             idle_s=idle_s,
             pool=pool,
         )
+        self._forward = forward
         self._counts = True  # the endpoint takes the option that makes it report usage
 
     def settings(self, request: RunRequest) -> dict[str, Any]:
@@ -128,7 +130,7 @@ class OpenAISource:
 
     async def _send(self, request: RunRequest) -> Answer:
         """The answer to ``request``, which is none of an HTTP error."""
-        headers = {"Accept": "text/event-stream, application/json"}
+        headers = {**self._forward(), "Accept": "text/event-stream, application/json"}
         while True:
             counts = self._counts
             answer = await self._http.post(self._url, self._body(request, counts), headers, stream=True)

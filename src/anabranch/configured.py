@@ -1,0 +1,188 @@
+"""What a configuration names, made: its agents as sources, its supervisor, the values of its secrets."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+
+from .auth import outgoing
+from .config import Agent, CancelAfter, Config
+from .errors import ConfigError, MissingExtra
+from .runs._base import OnDisconnect
+from .sources._base import Source
+from .sources.python import PythonSource
+
+
+class Made(msgspec.Struct, frozen=True):
+    """The agents of a configuration, by name, and for each what it means that nobody watches a run of it."""
+
+    sources: dict[str, Source]
+    policies: dict[str, OnDisconnect]
+    default: str | None
+
+
+def made(config: Config) -> Made:
+    """The agents of ``config``. Raises ``ConfigError`` for one that cannot be made."""
+    sources = {name: _configured(name, agent) for name, agent in config.agents.items()}
+    policies = {name: _policy(agent.on_disconnect) for name, agent in config.agents.items()}
+    default = config.default
+    if config.supervisor is not None:
+        sources["supervisor"] = _supervisor(config, sources)
+        policies["supervisor"] = _policy(config.supervisor.on_disconnect)
+        default = default or "supervisor"
+    return Made(sources, policies, default)
+
+
+def secrets(config: Config) -> list[str]:
+    """The values of all variables that ``config`` names: what its fields ``..._env`` hold."""
+    return list(_secrets(msgspec.to_builtins(config)))
+
+
+def as_source(agent: Any, name: str = "agent") -> Source:
+    """``agent`` as a source: itself, an async generator function, or a compiled LangGraph graph."""
+    if hasattr(agent, "open") and hasattr(agent, "translator"):
+        source: Source = agent
+        return source
+    if hasattr(agent, "astream") and hasattr(agent, "get_graph"):
+        from .sources.langgraph import LangGraphSource
+
+        return LangGraphSource(agent)
+    if callable(agent) and not inspect.iscoroutinefunction(agent) and not inspect.isgeneratorfunction(agent):
+        return PythonSource(agent)
+    what = (
+        type(agent).__name__ if not callable(agent) else f"a function that is not `async def` with `yield`, {agent!r},"
+    )
+    raise ConfigError(
+        f"agent {name!r}: {what} is not an agent; give it a source, an async generator function or a graph"
+    )
+
+
+def _policy(configured: Literal["continue", "cancel"] | CancelAfter) -> OnDisconnect:
+    return configured.cancel_after if isinstance(configured, CancelAfter) else configured
+
+
+@contextmanager
+def _at(*path: str) -> Iterator[None]:
+    """A ``ConfigError`` that does not know its field better is one of ``path``."""
+    try:
+        yield
+    except ConfigError as flaw:
+        flaw.path = flaw.path or path
+        raise
+
+
+def _configured(name: str, agent: Agent) -> Source:
+    path = ("agents", name)
+    if agent.openai is not None:
+        with _at(*path, "openai"):
+            return _openai(name, agent, agent.openai)
+    if agent.a2a is None:
+        with _at(*path, "python"):
+            return as_source(_imported(name, agent.python or ""), name)
+    with _at(*path, "a2a"):
+        return _a2a(name, agent, agent.a2a)
+
+
+def _a2a(name: str, agent: Agent, url: str) -> Source:
+    from .sources.a2a import A2ASource
+
+    _require_aiohttp("a2a")
+    path = ("agents", name, "auth", "bearer_env")
+    headers = {"authorization": f"Bearer {_secret(path, agent.auth.bearer_env)}"} if agent.auth else None
+    times = agent.timeout
+    return A2ASource(
+        url,
+        name=name,
+        headers=headers,
+        connect_s=times.connect,
+        first_byte_s=times.first_byte,
+        idle_s=times.idle,
+        forward=partial(outgoing, tuple(agent.forward)),
+        bound=bool(agent.forward),
+    )
+
+
+def _openai(name: str, agent: Agent, url: str) -> Source:
+    from .sources.openai import OpenAISource
+
+    _require_aiohttp("openai")
+    key = _secret(("agents", name, "api_key_env"), agent.api_key_env) if agent.api_key_env else ""
+    times = agent.timeout
+    return OpenAISource(
+        url,
+        model=agent.model or "",
+        api_key=key,
+        instructions=agent.instructions,
+        options=agent.options,
+        forward=partial(outgoing, tuple(agent.forward)),
+        connect_s=times.connect,
+        first_byte_s=times.first_byte,
+        idle_s=times.idle,
+    )
+
+
+def _require_aiohttp(extra: str) -> None:
+    """At the start, not when the first user asks. It is imported then, because that takes its time."""
+    if importlib.util.find_spec("aiohttp") is None:
+        raise MissingExtra("aiohttp", extra)
+
+
+@_at("supervisor")
+def _supervisor(config: Config, sources: Mapping[str, Source]) -> Source:
+    from .sources.langgraph import LangGraphSource
+    from .sources.langgraph.reasoning import chat_model
+    from .supervisor.delegate import delegate
+    from .supervisor.graph import supervisor_graph
+
+    assert config.supervisor is not None and config.model is not None
+    model = config.model
+    key = _secret(("model", "api_key_env"), model.api_key_env) if model.api_key_env else "none"
+    options = {} if model.temperature is None else {"temperature": model.temperature}
+    tools = [
+        delegate(name, sources[name], description=config.agents[name].description, url=config.agents[name].a2a or "")
+        for name in config.supervisor.agents
+    ]
+    chat = chat_model(name=model.name, base_url=model.base_url, api_key=key, **options)
+    return LangGraphSource(supervisor_graph(chat, tools, config.supervisor.instructions), name="supervisor")
+
+
+def _secrets(section: Mapping[str, Any]) -> Iterator[str]:
+    """The values of all variables that a configuration names: what its fields ``..._env`` hold."""
+    for field, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value)
+        elif field.endswith("_env") and value:
+            yield os.environ.get(value, "")
+
+
+def _secret(path: tuple[str, ...], variable: str) -> str:
+    value = os.environ.get(variable)
+    if not value:
+        raise ConfigError(f"the environment variable {variable} is not set", path=path)
+    return value
+
+
+def _imported(name: str, path: str) -> Any:
+    field = ("agents", name, "python")
+    module, _, attribute = path.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"{path!r} is not package.module:object", path=field)
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # whatever a module does when it is imported
+        flaw = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{module!r} cannot be imported: {flaw}", path=field) from error
+    if not hasattr(found, attribute):
+        raise ConfigError(f"{module!r} has no {attribute!r}", path=field)
+    return getattr(found, attribute)

@@ -1,0 +1,266 @@
+"""What each method does, whatever its binding: finds runs, folds them to tasks, follows them. Decides little.
+
+A *task* is a chain of runs: one that stopped to ask something is continued by the run that answers it. All that is
+known of a task is in the logs of its runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...errors import AnabranchError, ClientError, Conflict, NotFound
+from ...events import RunFailed, RunStarted
+from ...identity import Principal
+from ...log._base import Entry
+from .._base import Cursor, Encoder
+from .._follow import Follower
+from .._gate import Gate, TaskRun
+from .._remnant import Remnant
+from . import listing, messages, wire
+from .encode import A2aEncoder, reader
+from .parse import Call
+from .prelude import Snapshot
+from .profile import Profile
+from .task import TaskFold
+
+Payload = dict[str, Any]
+Frames = AbstractAsyncContextManager[AsyncIterator[bytes]]
+
+CANCEL_S = 5.0
+"""How long a CancelTask waits for the end of the run."""
+
+_LIVE = frozenset({"queued", "running"})
+_STATUSES = {
+    wire.SUBMITTED: ("queued",),
+    wire.WORKING: ("running",),
+    wire.COMPLETED: ("succeeded",),
+    wire.FAILED: ("failed",),
+    wire.CANCELED: ("cancelled",),
+    wire.INPUT_REQUIRED: ("interrupted",),
+    wire.AUTH_REQUIRED: ("interrupted",),
+    wire.REJECTED: (),
+}
+
+
+class Caller(NamedTuple):
+    """Who asks which agent, and the id of the last event that they have of the stream they ask for (``""``: none)."""
+
+    principal: Principal
+    agent: str
+    seen: str = ""
+
+
+class Methods:
+    """The methods. Each raises ``ClientError`` for what ``refusals`` knows; tasks are told in the JSON of 1.0."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self.single = {
+            "SendMessage": self.send,
+            "GetTask": self.get,
+            "CancelTask": self.cancel,
+            "ListTasks": self.list,
+        }
+        self.streaming = {"SendStreamingMessage": self.stream, "SubscribeToTask": self.subscribe}
+
+    # --- one answer --------------------------------------------------------------------------------------------
+
+    async def send(self, caller: Caller, call: Call) -> Payload:
+        """The task that the message starts, or goes on with: when it is over or asks something, or at once."""
+        sent = messages.sent(call.params)
+        run = (await self._started(caller, sent))[-1]
+        runs = await self._task(caller, run.task_id)
+        fold = await (_folded(runs) if sent.at_once else _settled(runs))
+        return fold.task(_modern(call.profile), sent.history_length)
+
+    async def get(self, caller: Caller, call: Call) -> Payload:
+        """The task as it is."""
+        fold = await _folded(await self._task(caller, call.params.id))
+        return fold.task(_modern(call.profile), call.params.history_length)
+
+    async def cancel(self, caller: Caller, call: Call) -> Payload:
+        """The task after its end, or as it is when that takes too long."""
+        run = (await self._task(caller, call.params.id))[-1]
+        try:
+            ending = await self._gate.cancel(caller.principal, run.run_id)
+        except Conflict as flaw:
+            text = f"task {run.task_id!r} cannot be cancelled: {flaw}"
+            raise ClientError(text, code="run_over") from None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CANCEL_S):
+                await _over(ending)
+        return (await _folded(await self._task(caller, run.task_id))).task(_modern(call.profile))
+
+    async def list(self, caller: Caller, call: Call) -> Payload:
+        """A page of the caller's tasks with the agent, those that changed last first."""
+        asked = listing.listing(call.params)
+        page, total = await self._gate.tasks(
+            caller.principal,
+            agent=caller.agent,
+            thread_id=asked.context_id,
+            statuses=None if asked.state is None else _STATUSES[asked.state],
+            since_ms=asked.since_ms,
+            before=asked.before,
+            limit=asked.size + 1,
+        )
+        shown, profile = page[: asked.size], _modern(call.profile)
+        folds = [await _folded(await self._task(caller, run.task_id)) for run in shown]
+        if asked.state in wire.INTERRUPTED:  # the table does not tell these two apart
+            folds = [fold for fold in folds if fold.state == asked.state]
+        tasks = [fold.task(profile, asked.history_length, asked.artifacts) for fold in folds]
+        more = listing.page_token(shown[-1].changed_ms, shown[-1].task_id) if len(page) > len(shown) else ""
+        return {"tasks": tasks, "nextPageToken": more, "pageSize": len(tasks), "totalSize": total}
+
+    # --- streams -----------------------------------------------------------------------------------------------
+
+    async def stream(self, caller: Caller, call: Call) -> Frames:
+        """The run that the message starts, from its start, or after what the caller has seen of it."""
+        *earlier, run = await self._started(caller, messages.sent(call.params))
+        seen = caller.seen if caller.seen.rpartition(":")[0] == run.run_id else ""
+        return (await _followed(call, earlier, run, seen)).frames()
+
+    async def subscribe(self, caller: Caller, call: Call) -> Frames:
+        """The task as it is, then what comes after that; or only what comes after what the caller has seen.
+
+        To its end, also when it asks something meanwhile; a client of 0.3 takes a question for the end.
+        """
+        runs = await self._task(caller, call.params.id)
+        owner = caller.seen.rpartition(":")[0]
+        at = next((number for number, run in enumerate(runs) if run.run_id == owner), None)
+        if at is not None:
+            follower = await _followed(call, runs[:at], runs[at], caller.seen)
+            if not follower.over or at + 1 < len(runs):
+                return _chained(call, runs[at], follower)
+        if await _is_over(runs[-1]):
+            raise _unsupported(f"task {call.params.id!r} is over: get it instead")
+        return _chained(call, runs[-1], follower if at is not None else await _snapshot(call, runs[:-1], runs[-1]))
+
+    # --- tasks -------------------------------------------------------------------------------------------------
+
+    async def _task(self, caller: Caller, task_id: str) -> Sequence[TaskRun]:
+        """The runs of the caller's task with the agent, oldest first."""
+        runs = await self._gate.task(caller.principal, task_id)
+        if runs[-1].agent != caller.agent:
+            raise NotFound(f"there is no task {task_id[:80]!r}")
+        return runs
+
+    async def _started(self, caller: Caller, sent: messages.Sent) -> Sequence[TaskRun]:
+        """The run that answers the message, last, and before it the runs that it continues."""
+        if sent.task_id is None:
+            return [await self._gate.start(caller.principal, caller.agent, sent.request())]
+        runs = await self._task(caller, sent.task_id)
+        context_id = runs[-1].thread_id
+        if sent.context_id not in (None, context_id):
+            text = f"message.contextId cannot be used: the task is in {context_id!r}; send that or none"
+            raise ClientError(text, code="bad_input")
+        again = next((number for number, run in enumerate(runs) if run.run_id == sent.run_id), len(runs))
+        if again == len(runs) and runs[-1].status in _LIVE:
+            raise _unsupported(f"task {sent.task_id!r} is busy: wait until it asks something, or cancel it")
+        earlier = runs[:again]
+        questions = await earlier[-1].asked() if earlier else ()
+        if again == len(runs) and not questions:
+            raise _unsupported(f"task {sent.task_id!r} is over: send the message without a taskId")
+        run = await self._gate.start(caller.principal, caller.agent, sent.request(context_id, questions))
+        return [*earlier, run]
+
+
+def _modern(profile: Profile) -> Profile:
+    """``profile`` in 1.0: what is told is put into the words of 0.3 by its binding."""
+    return Profile("1.0", profile.attributed)
+
+
+@asynccontextmanager
+async def _chained(call: Call, run: TaskRun, follower: Follower) -> AsyncGenerator[AsyncIterator[bytes], None]:
+    """The frames of a run, and of those that continue it."""
+    async with follower.frames() as frames, aclosing(_onward(call, run, frames)) as chained:
+        yield chained
+
+
+async def _onward(call: Call, run: TaskRun, frames: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    async for piece in frames:
+        yield piece
+    try:
+        while call.profile.version == "1.0" and await run.asked():
+            run = await run.continued()
+            async with run.watch() as batches:
+                await anext(batches)
+            # The client has the task that the first frame tells.
+            follower = await _followed(call, (), run, Cursor(1, 0).text(run.run_id))
+            async with follower.frames() as more:
+                async for piece in more:
+                    yield piece
+    except AnabranchError as error:
+        for frame in A2aEncoder(call.profile, call.envelope).close(error):
+            yield frame
+
+
+async def _followed(call: Call, earlier: Sequence[TaskRun], run: TaskRun, seen: str) -> Follower:
+    """The run that continues the ``earlier`` ones, from its start or after what was ``seen`` of it."""
+    before = (await _folded(earlier)).task(_modern(call.profile)) if earlier else None
+    follower = _follower(call, run, A2aEncoder(call.profile, call.envelope, await run.given(), before))
+    if seen and not await follower.resume(Cursor.parse(seen, run.run_id)):
+        return await _snapshot(call, earlier, run)
+    return follower
+
+
+def _follower(call: Call, run: TaskRun, encoder: Encoder) -> Follower:
+    restored = partial(A2aEncoder.restored, call.profile, call.envelope)
+    return Follower(run, reader(call.profile), encoder, restored)
+
+
+async def _snapshot(call: Call, earlier: Sequence[TaskRun], run: TaskRun) -> Follower:
+    """The task as it is, then what comes after that."""
+    fold = await _folded(earlier) if earlier else TaskFold(run.task_id, run.thread_id)
+    fold.given(await run.given())
+    bounds = await run.bounds()
+    encoder: Encoder = A2aEncoder(call.profile, call.envelope)
+    if bounds.first > 1:
+        encoder = Remnant(encoder)
+    started = RunStarted(run_id=run.run_id, thread_id=run.thread_id, task_id=run.task_id)
+    follower = _follower(call, run, encoder)
+    follower.begin(Snapshot(encoder, fold, call.profile, call.envelope, started), bounds)
+    return follower
+
+
+async def _folded(runs: Sequence[TaskRun]) -> TaskFold:
+    """The task as it is now."""
+    fold = TaskFold(runs[-1].task_id, runs[-1].thread_id)
+    for run in runs:
+        fold.given(await run.given())
+        after, bounds = 0, await run.bounds()
+        while after < bounds.last and (batch := await run.read(after)):
+            for entry in batch:
+                fold.feed(entry)
+            after = batch[-1].seq
+            await asyncio.sleep(0)
+        if run.status == "failed" and not bounds.ended:  # its log could not take the end
+            lost = RunFailed(code="log_failed", message="The log of this run cannot be written.")
+            fold.feed(Entry(after + 1, 1, run.changed_ms, lost))
+    return fold
+
+
+async def _settled(runs: Sequence[TaskRun]) -> TaskFold:
+    """The task when its last run is over."""
+    await _over(runs[-1])
+    return await _folded(runs)
+
+
+async def _over(run: TaskRun) -> None:
+    """Watch the run to its end."""
+    async with run.watch((await run.bounds()).last) as batches:
+        async for _ in batches:
+            pass
+
+
+async def _is_over(run: TaskRun) -> bool:
+    """Whether the task whose newest run this is can come to nothing else."""
+    return run.status not in _LIVE and not (run.status == "interrupted" and await run.asked())
+
+
+def _unsupported(text: str) -> ClientError:
+    return ClientError(text, code="unsupported")
