@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch import events as ev
+from tests.agents.legacy import older
 
 Json = dict[str, Any]
 IDS = {"taskId": "t", "contextId": "c"}
@@ -59,6 +60,9 @@ def thinks(*texts: str) -> list[bytes]:
 
 
 TASK, WORKING, DONE = task(), status("WORKING"), status("COMPLETED")
+VOID = result(
+    artifactUpdate={**IDS, "artifact": holds("") | {"metadata": {"anabranch": {"void": True}}}, "lastChunk": True}
+)
 USER = says("show me clusters", id="u", role="ROLE_USER")
 
 
@@ -67,6 +71,15 @@ def error(code: int, message: str) -> bytes:
 
 
 ERROR = error(-32603, "it broke\n token=s3cret")
+
+
+def in_old_words(item: bytes) -> bytes:
+    """The same item of an agent of 0.3; what no version knows stays as it is."""
+    try:
+        said = json.loads(item)
+        return json.dumps(said | {"result": older(said["result"])}).encode()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, AssertionError):
+        return item
 
 
 @dataclass(frozen=True)
@@ -498,13 +511,50 @@ CASES = [
     case("no end", TASK, tokens("Thr"), messages=answer("Thr"), end="no_end"),
     case("a state that nobody knows", TASK, status("DREAMING", says("zzz")), DONE, messages=answer("zzz")),
     case("what follows the end", TASK, DONE, tokens("late"), status("FAILED")),
-    # --- what is not A2A 1.0
+    # --- what is wrong, and said to be right
+    case(
+        "an error in an artifact, and the task is completed (CAIPE)",
+        *(TASK, artifact("no access\n token=s3cret", name="error_result", lastChunk=True), DONE),
+        messages=[("progress", "no access\n token=s3cret")],
+        end="agent_failed",
+    ),
+    case(
+        "an error in pieces after a part of the answer",
+        *(TASK, tokens("Thr"), tokens("no", " access", id="e", name="error_result"), DONE),
+        messages=[*answer("Thr"), ("progress", "no access")],
+        end="agent_failed",
+    ),
+    case("an error without a word", TASK, artifact("", name="error_result"), DONE, end="agent_failed"),
+    case(
+        "heartbeats beside an answer",
+        *(TASK, [status("WORKING"), status("WORKING", says("still working…", id="h1"))], tokens("a", "b")),
+        *(status("WORKING", says("still working…", id="h2")), artifact("c", append=True), DONE),
+        messages=[("progress", "still working…still working…"), *answer("abc")],
+    ),
+    case(
+        "completed, and then failed",
+        *(TASK, tokens("a"), DONE, status("FAILED", says("the connection was closed"))),
+        messages=answer("a"),
+    ),
+    # --- an agent of our own kind
+    case(
+        "an artifact that is void, and another one in its place",
+        *(TASK, tokens("dra", "ft"), VOID, tokens("final", id="b"), DONE),
+        messages=answer("final"),
+    ),
+    case(
+        "a void artifact that begins again",
+        *(TASK, tokens("draft"), VOID, tokens("fi", "nal"), DONE),
+        messages=answer("final"),
+    ),
+    case("a void artifact that was never shown", TASK, VOID, tokens("a", id="b"), DONE, messages=answer("a")),
+    # --- what is no A2A
     case("not JSON", TASK, tokens("Thr"), b"<html>", messages=answer("Thr"), end="agent_protocol"),
     case("no response", TASK, b'{"jsonrpc": "2.0", "id": "1"}', end="agent_protocol"),
     case("a list", b"[]", end="agent_protocol"),
     case("nested too deeply", b"[" * 100_000, end="agent_protocol"),
     case("text that is a number", result(artifactUpdate={"artifact": {"parts": [{"text": 1}]}}), end="agent_protocol"),
-    case("A2A 0.3", result(kind="status-update", final=True, status={"state": "completed"}), end="agent_protocol"),
+    case("a result that no version knows", TASK, result(taskId="t"), end="agent_protocol"),
     case(
         "null wherever it may be",
         result(task={"id": None, "contextId": None, "status": None, "artifacts": None, "history": None}),

@@ -82,7 +82,42 @@ def test_the_first_interface_that_speaks_json_rpc_of_version_1_is_taken() -> Non
         interface(),
         capabilities={"streaming": True, "extensions": []},
     )
-    assert read_card(data, "http://h", "The agent", bound=False) == ("http://h/new", "komodor", True, "acme")
+    endpoint = read_card(data, "http://h", "The agent", bound=False)
+    assert endpoint == ("http://h/new", "komodor", True, "acme", "1.0")
+
+
+OLD = {"name": "komodor", "url": "http://0.0.0.0:1/rpc", "capabilities": {"streaming": True}}
+
+
+@pytest.mark.parametrize(
+    ("said", "url", "version"),
+    [
+        (OLD | {"protocolVersion": "0.3.0", "preferredTransport": "JSONRPC"}, "http://h/rpc", "0.3"),
+        (OLD | {"protocolVersion": "0.2.6"}, "http://h/rpc", "0.3"),
+        (OLD, "http://h/rpc", "0.3"),
+        (OLD | {"url": "/a2a"}, "http://h/a2a", "0.3"),
+        (OLD | {"url": ""}, "http://h", "0.3"),
+        (OLD | {"protocolVersion": "1.0"}, "http://h/rpc", "1.0"),
+        (OLD | {"protocolVersion": "1.0", "supportedInterfaces": [interface(version="0.3")]}, "http://h/rpc", "1.0"),
+        (OLD | {"supportedInterfaces": [interface(version="0.3.0", url="/old")]}, "http://h/old", "0.3"),
+        (OLD | {"supportedInterfaces": [interface(version="0.3", url="/old"), interface()]}, "http://h/", "1.0"),
+        (OLD | {"supportedInterfaces": [interface(version="")]}, "http://h/", "1.0"),
+        (OLD | {"supportedInterfaces": [interface("GRPC")]}, "http://h/rpc", "0.3"),
+        (
+            OLD | {"preferredTransport": "GRPC", "additionalInterfaces": [{"url": "/other", "transport": "JSONRPC"}]},
+            "http://h/other",
+            "0.3",
+        ),
+    ],
+)
+def test_without_an_interface_of_version_1_an_older_one_is_taken(said: Json, url: str, version: str) -> None:
+    assert read_card(json.dumps(said).encode(), "http://h", "The agent", bound=False) == (
+        url,
+        "komodor",
+        True,
+        "",
+        version,
+    )
 
 
 @pytest.mark.parametrize("capabilities", [{}, {"capabilities": {}}, {"capabilities": {"streaming": False}}])
@@ -93,9 +128,9 @@ def test_an_agent_that_does_not_say_that_it_streams_does_not(capabilities: Json)
 @pytest.mark.parametrize(
     ("data", "flaw"),
     [
-        (card(interface(version="0.3")), "speaks A2A 0.3 only, which is not supported yet"),
-        (json.dumps({"name": "k", "url": "http://h", "protocolVersion": "0.2.6"}).encode(), "speaks A2A 0.2.6 only"),
-        (json.dumps({"name": "k", "url": "http://h"}).encode(), "speaks A2A 0.3 only"),
+        (card(interface(version="2.0")), "speaks another A2A than 1.0 and 0.3"),
+        (json.dumps(OLD | {"protocolVersion": "3.0"}).encode(), "speaks another A2A than 1.0 and 0.3"),
+        (json.dumps(OLD | {"preferredTransport": "GRPC"}).encode(), "speaks A2A over GRPC only; JSONRPC is needed"),
         (card(interface("GRPC"), interface("HTTP+JSON")), "speaks A2A over GRPC, HTTP\\+JSON only; JSONRPC is needed"),
         (card(), "an agent card without an interface"),
         (b"<html>", "an agent card that cannot be read"),

@@ -8,82 +8,44 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import aiohttp
 import pytest
-from referee import judged
 
 from anabranch import events as ev
 from anabranch.demo._process import started
 from anabranch.errors import ConfigError, MissingExtra, SourceError
-from anabranch.grammar import Grammar
-from anabranch.request import Message, RunRequest
-from anabranch.sources.a2a import A2ASource, A2ATranslator
+from anabranch.sources.a2a import A2ASource
 from tests.agents.remote import HUGE, TOKENS
 
 from ._cases import DONE, TASK, artifact, error, result, says, task
 from ._raw import Request, card, raw
+from ._running import asks, run, sent, source_of
 
 TEXT = "".join(TOKENS)
 HALF = "".join(TOKENS[: len(TOKENS) // 2])
-
-
-def asks(text: str) -> RunRequest:
-    earlier = Message(id="0", role="user", content="an earlier question")
-    return RunRequest(run_id="r", thread_id="t", messages=(earlier, Message(id="1", role="user", content=text)))
-
-
-class Run:
-    """One run of a source through translator and grammar, to its end."""
-
-    def __init__(self, translator: A2ATranslator, events: list[ev.Event], error: Exception | None) -> None:
-        self.text, self.remote, self.error = translator.text, translator.remote, error
-        self.last = events[-1]
-        self.end = self.last.code if isinstance(self.last, ev.RunFailed) else self.last.outcome  # type: ignore[union-attr]
-        self.shown = "".join(event.delta for event in events if isinstance(event, ev.TextDelta))
-
-
-async def run(source: A2ASource, text: str = "hi", **options: str) -> Run:
-    request, grammar, error = asks(text), Grammar(), None
-    translator = source.translator(request)
-    events = grammar.feed(ev.RunStarted(run_id="r", thread_id="t"))
-    try:
-        async with asyncio.timeout(20), aclosing(source.open(request, **options)) as items:
-            async for item in items:
-                events += [legal for event in translator.feed(item) for legal in grammar.feed(event)]
-                if grammar.ended:
-                    break
-    except SourceError as failure:
-        error = failure
-    events += [legal for event in translator.close(error) for legal in grammar.feed(event)]
-    events += grammar.close(error)
-    judged(events)
-    assert grammar.repairs == {}
-    return Run(translator, events, error)
-
-
-@asynccontextmanager
-async def source_of(url: str, **options: Any) -> AsyncIterator[A2ASource]:
-    source = A2ASource(url, **options)
-    try:
-        yield source
-    finally:
-        async with asyncio.timeout(10):
-            await source.aclose()
-
-
-async def sent(url: str) -> dict[str, Any]:
-    """What an agent says that it was asked and has sent."""
-    async with aiohttp.ClientSession() as client, client.get(f"{url}/sent") as response:
-        return dict(await response.json())
 
 
 @pytest.fixture(scope="module")
 async def remote() -> AsyncIterator[str]:
     """A raw agent that does what the question says."""
     async with started("tests.agents.remote", "--rate", "0") as url:
+        yield url
+
+
+@pytest.fixture(scope="module", params=["1.0", "0.3", "0.2"])
+async def speaking(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """Such an agent of some version."""
+    async with started("tests.agents.remote", "--rate", "0", "--speaks", request.param) as url:
+        yield url
+
+
+@pytest.fixture(scope="module", params=["1.0", "0.3"])
+async def speaking_at_the_end(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """Such an agent that answers with the whole task at its end."""
+    async with started("tests.agents.remote", "--rate", "0", "--speaks", request.param, "--whole") as url:
         yield url
 
 
@@ -112,32 +74,29 @@ async def test_tokens_of_an_agent_on_the_official_sdk_arrive_while_it_still_send
 
 WHOLE = [
     *("ok", "crlf", "multi_data_lines", "comments", "split", "message_only", "status_text", "cumulative"),
-    *("append_first", "final_recap", "echo_user", "slow_start"),
+    *("append_first", "final_recap", "echo_user", "slow_start", "last_early", "pause_between", "new_ids"),
+    *("terminal_twice", "heartbeat", "caipe", "status_then_artifact"),
 ]
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("mode", "text", "end"),
-    [
-        *((mode, TEXT, "success") for mode in WHOLE),
-        ("empty", "", "success"),
-        ("data_part", "", "success"),
-        ("huge", HUGE, "success"),
-        ("no_terminal", TEXT, "no_end"),
-        ("failed", HALF, "agent_failed"),
-        ("rejected", "", "agent_rejected"),
-        ("canceled", HALF, "cancelled"),
-        ("input_required", "", "interrupted"),
-        ("rpc_error", "", "agent_failed"),
-        ("rpc_error_mid", HALF, "agent_failed"),
-        ("http_500", "", "agent_failed"),
-        ("html", "", "agent_protocol"),
-    ],
-)
-async def test_an_agent_is_asked_once_and_its_text_and_end_are_exact(
-    remote: str, mode: str, text: str, end: str
-) -> None:
+ENDS_OF = [
+    *((mode, TEXT, "success") for mode in WHOLE),
+    ("empty", "", "success"),
+    ("data_part", "", "success"),
+    ("huge", HUGE, "success"),
+    ("failed", HALF, "agent_failed"),
+    ("rejected", "", "agent_rejected"),
+    ("canceled", HALF, "cancelled"),
+    ("input_required", "", "interrupted"),
+    ("rpc_error", "", "agent_failed"),
+    ("http_500", "", "agent_failed"),
+    ("html", "", "agent_protocol"),
+    ("error_completed", "", "agent_failed"),
+]
+STREAMED = [("no_terminal", TEXT, "no_end"), ("rpc_error_mid", HALF, "agent_failed")]
+
+
+async def asked_once(remote: str, mode: str, text: str, end: str) -> None:
     before = await sent(remote)
     async with source_of(remote) as source:
         done = await run(source, f"mode={mode}")
@@ -146,6 +105,34 @@ async def test_an_agent_is_asked_once_and_its_text_and_end_are_exact(
     assert done.shown == text
     assert after["requests"] - before["requests"] == 1
     assert after["cancels"] == before["cancels"], "a task that is over was cancelled"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("mode", "text", "end"), ENDS_OF + STREAMED)
+async def test_an_agent_of_any_version_is_asked_once_and_its_text_and_end_are_exact(
+    speaking: str, mode: str, text: str, end: str
+) -> None:
+    await asked_once(speaking, mode, text, end)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("mode", "text", "end"), [case for case in ENDS_OF if case[0] != "status_text"])
+async def test_an_agent_that_answers_as_a_whole_is_asked_once_and_its_text_and_end_are_exact(
+    speaking_at_the_end: str, mode: str, text: str, end: str
+) -> None:
+    await asked_once(speaking_at_the_end, mode, text, end)
+
+
+ADDRESSES = ["http://0.0.0.0:9/", "http://localhost:9/", "http://127.0.0.1:9", "http://[::1]:9/", "/", "", "."]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("speaks", ["1.0", "0.3", "0.2"])
+async def test_an_agent_whose_card_has_a_wrong_address_is_found_where_it_was_configured(speaks: str) -> None:
+    for address in ADDRESSES if speaks == "0.3" else ADDRESSES[:1]:
+        options = ("--rate", "0", "--speaks", speaks, "--address", address)
+        async with started("tests.agents.remote", *options) as url, source_of(url) as source:
+            assert (await run(source)).text == TEXT, address
 
 
 @pytest.mark.process
@@ -389,7 +376,7 @@ sys.path[:0] = {path!r}
 from anabranch.sources.a2a import A2ASource
 from sources.a2a._cases import TASK
 from sources.a2a._raw import card, raw
-from sources.a2a.test_source import asks
+from sources.a2a._running import asks
 
 async def answer(request):
     method = request.call["method"]
@@ -751,7 +738,6 @@ async def test_only_the_newest_question_is_sent_in_the_context_that_is_named_and
     [
         (task("COMPLETED", {"artifactId": "a", "parts": [{"text": "All of it"}]}), "All of it", "success"),
         (result(message=says("Hello")), "Hello", "success"),
-        (task("WORKING"), "", "no_end"),
         (task("FAILED"), "", "agent_failed"),
     ],
 )
@@ -771,7 +757,7 @@ async def test_the_tenant_of_the_card_is_named_in_every_call() -> None:
     known["supportedInterfaces"][0]["tenant"] = "acme"
     async with raw(streams(TASK, broken=True), known) as server, source_of(server.url) as source:
         assert (await run(source)).end == "agent_disconnected"
-    assert [request.call["method"] for request in server.requests] == ["SendStreamingMessage", "CancelTask"]
+    assert set(methods(server.requests)) == {"SendStreamingMessage", "GetTask", "CancelTask"}
     assert {request.call["params"]["tenant"] for request in server.requests} == {"acme"}
 
 

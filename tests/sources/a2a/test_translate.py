@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +25,7 @@ from ._cases import (
     Case,
     artifact,
     error,
+    in_old_words,
     result,
     says,
     status,
@@ -91,6 +94,26 @@ def test_a_stream_gives_its_messages_its_parts_and_its_end_and_nothing_to_mend(c
     assert [event.part for event in run.all(ev.PartAdded)] == case.parts
     assert run.end == case.end
     assert run.grammar.repairs == {}
+
+
+@every_case
+def test_an_agent_of_the_older_version_is_understood_as_well(case: Case) -> None:
+    run, old = Run(case.items).close(), Run(map(in_old_words, case.items)).close()
+    assert old.events == run.events
+    assert old.translator.remote == run.translator.remote
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        ({"id": "t", "contextId": "c", "status": {"state": "completed"}}, "success"),
+        ({"taskId": "t", "contextId": "c", "status": {"state": "input_required"}}, "interrupted"),
+        ({"messageId": "m", "role": "agent", "parts": [{"type": "text", "text": "Hi"}]}, "success"),
+    ],
+    ids=["task", "status", "message"],
+)
+def test_an_older_agent_need_not_say_what_a_result_is(result: dict[str, Any], kind: str) -> None:
+    assert Run([json.dumps({"result": result}).encode()]).close().end == kind
 
 
 @every_case

@@ -9,12 +9,14 @@ a card is what somebody else says, so ``read_card`` lets it name no other place 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 from ...errors import SourceError, scrub
+from . import _wire as wire
 
 PORTS = {"http": 80, "https": 443}
 """The schemes that an agent can be reached over, and their ports."""
@@ -24,12 +26,16 @@ WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 
 
 class Endpoint(NamedTuple):
-    """Where and how to send messages. ``streaming`` is false for agents that only answer as a whole."""
+    """Where and how to send messages, and in which ``version``, a key of ``METHODS``.
+
+    ``streaming`` is false for agents that only answer as a whole.
+    """
 
     url: str
     name: str
     streaming: bool
-    tenant: str
+    tenant: str = ""
+    version: str = wire.VERSION
 
 
 class _Interface(msgspec.Struct, frozen=True, rename="camel"):
@@ -37,6 +43,7 @@ class _Interface(msgspec.Struct, frozen=True, rename="camel"):
     protocol_binding: str = ""
     protocol_version: str = ""
     tenant: str | None = None
+    transport: str | None = None  # of cards before 1.0
 
 
 class _Capabilities(msgspec.Struct, frozen=True):
@@ -47,8 +54,11 @@ class _Card(msgspec.Struct, frozen=True, rename="camel"):
     name: str | None = None
     capabilities: _Capabilities | None = None
     supported_interfaces: list[_Interface] | None = None
-    protocol_version: str | None = None  # of cards before 1.0
+    # of cards before 1.0
+    protocol_version: str | None = None
     url: str | None = None
+    preferred_transport: str | None = None
+    additional_interfaces: list[_Interface] | None = None
 
 
 _decode = msgspec.json.Decoder(_Card).decode
@@ -69,7 +79,10 @@ def card_urls(configured: str) -> list[str]:
 
 
 def read_card(data: bytes, configured: str, who: str, *, bound: bool) -> Endpoint:
-    """The endpoint that a card names, for messages of A2A 1.0 over JSON-RPC. ``bound``: requests carry credentials.
+    """The endpoint that a card names, for messages over JSON-RPC. ``bound``: requests carry credentials.
+
+    The first one of A2A 1.0 is taken, or else the first one of an older version. One that does not say its version is
+    of 1.0 when it is where 1.0 has it (``supportedInterfaces``), and older when it is where older cards have it.
 
     Raises ``SourceError`` (``agent_protocol``) about ``who`` when ``data`` is no card, names no such endpoint, or names
     one that cannot be used or that credentials of ``configured`` would have to go to.
@@ -78,25 +91,40 @@ def read_card(data: bytes, configured: str, who: str, *, bound: bool) -> Endpoin
         card = _decode(data)
     except (msgspec.DecodeError, RecursionError):
         raise SourceError(f"{who} has an agent card that cannot be read.", code="agent_protocol") from None
-    interfaces = card.supported_interfaces or []
-    spoken = [i for i in interfaces if i.protocol_version.split(".")[0] in ("1", "")]
-    for interface in spoken:
-        if interface.protocol_binding.upper() == "JSONRPC":
-            url = _checked_url(interface.url, configured, who, bound)
-            streaming = bool(card.capabilities and card.capabilities.streaming)
-            return Endpoint(url, card.name or "", streaming, interface.tenant or "")
-    raise SourceError(f"{who} {_unspoken(card, spoken)}.", code="agent_protocol")
-
-
-def _unspoken(card: _Card, spoken: list[_Interface]) -> str:
-    if spoken:
-        return f"speaks A2A over {', '.join(sorted({i.protocol_binding for i in spoken}))} only; JSONRPC is needed"
-    version = (card.protocol_version or "") or "".join(
-        i.protocol_version for i in (card.supported_interfaces or [])[:1]
+    offered = list(_offered(card))
+    spoken = sorted(
+        (each for each in offered if each[0] and each[1] == "JSONRPC"), key=lambda each: each[0], reverse=True
     )
-    if version or card.url:
-        return f"speaks A2A {version or '0.3'} only, which is not supported yet; version 1.0 is needed"
-    return "has an agent card without an interface"
+    if not spoken:
+        raise SourceError(f"{who} {_unspoken(offered)}.", code="agent_protocol")
+    version, _, interface = spoken[0]
+    streaming = bool(card.capabilities and card.capabilities.streaming)
+    url = _checked_url(interface.url, configured, who, bound)
+    return Endpoint(url, card.name or "", streaming, interface.tenant or "", version)
+
+
+def _offered(card: _Card) -> Iterator[tuple[str, str, _Interface]]:
+    """Each interface on the card: the version that is to be spoken with it (``""``: we cannot) and its transport."""
+    for interface in card.supported_interfaces or ():
+        version = _spoken(interface.protocol_version or wire.VERSION)
+        yield version, interface.protocol_binding.upper(), interface
+    version = _spoken(card.protocol_version or wire.LEGACY)
+    if card.url is not None:
+        yield version, (card.preferred_transport or "JSONRPC").upper(), _Interface(card.url)
+    for interface in card.additional_interfaces or ():
+        yield version, (interface.transport or "").upper(), interface
+
+
+def _spoken(version: str) -> str:
+    return {"1": wire.VERSION, "0": wire.LEGACY}.get(version.strip().removeprefix("v").split(".")[0], "")
+
+
+def _unspoken(offered: list[tuple[str, str, _Interface]]) -> str:
+    if not offered:
+        return "has an agent card without an interface"
+    if transports := {transport for version, transport, _ in offered if version}:
+        return f"speaks A2A over {', '.join(sorted(transports))} only; JSONRPC is needed"
+    return f"speaks another A2A than {wire.VERSION} and {wire.LEGACY}"
 
 
 def _checked_url(advertised: str, configured: str, who: str, bound: bool) -> str:

@@ -23,7 +23,9 @@ is part of the answer when an artifact recaps it or when no other text is; other
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain
+from typing import TypeVar
 
 from ... import events as ev
 from ...encodable import whole
@@ -37,11 +39,18 @@ ASIDE = frozenset(
 )
 """Names of artifacts that tell what the agent does and are no part of the answer (CAIPE agents)."""
 
+ERROR = "error_result"
+"""The name of an artifact that says why there is no answer, of agents that call their task completed all the same."""
+
+_Seq = TypeVar("_Seq", str, list[ev.Part])
+
+REPLACED = "the agent replaced what it had said"
+
 
 class _Body:
     """One artifact, one message or the status text of the remote, and the messages of ours that show it."""
 
-    __slots__ = ("id", "local", "locals", "parts", "phase", "seen", "shown")
+    __slots__ = ("error", "id", "local", "locals", "parts", "phase", "seen", "shown")
 
     def __init__(self, id: str, phase: ev.Phase) -> None:
         self.id, self.phase = id, phase
@@ -50,6 +59,7 @@ class _Body:
         self.seen: list[str] = []  # its text, as the remote sent it
         self.shown: list[str] = []  # its text, without what was shown elsewhere
         self.parts: list[ev.Part] = []
+        self.error = False  # it says what went wrong
 
 
 class Shown:
@@ -76,6 +86,26 @@ class Shown:
         """What the answer holds besides text."""
         return tuple(chain.from_iterable(body.parts for body in self._answers()))
 
+    @property
+    def error(self) -> str | None:
+        """What an artifact called ``ERROR`` says, if there is one."""
+        errors = ["".join(body.seen) for body in self._known.values() if body.error]
+        return whole("".join(errors)) if errors else None
+
+    def behind(self, now: Mapping[str, tuple[str, list[ev.Part]]]) -> bool | None:
+        """Whether a task whose artifacts hold this ``now``, by id, lacks some of what was shown of it.
+
+        None: it does not go on from that.
+        """
+        behind = False
+        for (kind, id), body in self._known.items():
+            if kind == "artifact" and body.phase == "answer":
+                seen, (text, parts) = "".join(body.seen), now.get(id, ("", []))
+                if not (_agree(text, seen) and _agree(parts, body.parts)):
+                    return None
+                behind = behind or len(text) < len(seen) or len(parts) < len(body.parts)
+        return behind
+
     def artifact(
         self,
         id: str,
@@ -93,7 +123,9 @@ class Shown:
         out: list[ev.Event] = []
         body = self._known.get(("artifact", id))
         if body is None:
-            body = self._known["artifact", id] = _Body(id or "artifact", "progress" if name in ASIDE else "answer")
+            aside = name in ASIDE or name == ERROR
+            body = self._known["artifact", id] = _Body(id or "artifact", "progress" if aside else "answer")
+            body.error = name == ERROR
         elif not append:
             text, parts = self._rest(body, text, snapshot, out), _after(body.parts, parts)
         if text:
@@ -101,7 +133,7 @@ class Shown:
             if body.phase == "answer":
                 if name in RECAPS and not body.seen:
                     new = self._unsaid(text)
-                elif self._loose:
+                elif self._loose and not (snapshot and body.shown):  # status text that is told with it may be younger
                     new = self._unechoed(text)
                 self._loose = []
             body.seen.append(text)
@@ -109,6 +141,15 @@ class Shown:
         self._say(body, text, parts, out)
         if last:
             self._close(body, out)
+        return out
+
+    def void(self, id: str) -> list[ev.Event]:
+        """What was shown of an artifact counts no more, and nothing takes its place under this id."""
+        out: list[ev.Event] = []
+        body = self._known.get(("artifact", id))
+        if body is not None and (void := self._empty(body, out)):
+            self._bodies.remove(body)
+            out.extend(ev.MessageReset(message_id=id, superseded_by="", reason=REPLACED) for id in void)
         return out
 
     def message(self, id: str, text: str, parts: list[ev.Part], last: bool = False) -> list[ev.Event]:
@@ -158,6 +199,10 @@ class Shown:
             self._close(body, out)
         return out
 
+    def go_on(self) -> None:
+        """More comes, after the user has answered."""
+        self._status.phase = "undetermined"
+
     # --- deciding ----------------------------------------------------------------------------------------------
 
     def _answers(self) -> list[_Body]:
@@ -199,14 +244,17 @@ class Shown:
         if not text or text.startswith(seen) or (snapshot and seen.startswith(text)):
             body.seen = [seen]
             return text[len(seen) :]
-        self._close(body, out)
-        void, body.locals, body.seen, body.shown, body.parts = body.locals, [], [], [], []
-        if void:
+        if void := self._empty(body, out):
             local = self._mint(body.id)
-            reason = "the agent replaced what it had said"
-            out.extend(ev.MessageReset(message_id=id, superseded_by=local, reason=reason) for id in void)
+            out.extend(ev.MessageReset(message_id=id, superseded_by=local, reason=REPLACED) for id in void)
             self._open(body, local, out)
         return text
+
+    def _empty(self, body: _Body, out: list[ev.Event]) -> list[str]:
+        """Forget what ``body`` said; the messages that showed it."""
+        self._close(body, out)
+        void, body.locals, body.seen, body.shown, body.parts = body.locals, [], [], [], []
+        return void
 
     # --- showing -----------------------------------------------------------------------------------------------
 
@@ -256,6 +304,11 @@ def _repeated(said: list[str], text: str) -> int:
                 return len(text)
             start -= len(piece)
     return 0
+
+
+def _agree(now: _Seq, shown: _Seq) -> bool:
+    size = min(len(now), len(shown))
+    return now[:size] == shown[:size]
 
 
 def _after(shown: list[ev.Part], parts: list[ev.Part]) -> list[ev.Part]:

@@ -1,78 +1,121 @@
-"""What A2A 1.0 says on the wire, as far as this source reads and writes it. Pure.
+"""What A2A says on the wire, 1.0 and before it (0.2, 0.3), as far as this source reads and writes it. Pure.
 
 One JSON-RPC response is read leniently: fields that are not here are ignored and everything is optional, so a newer or
-careless agent is understood as far as it goes.
+careless agent is understood as far as it goes. What an older version says in other words is put into those of 1.0 when
+it is read (``_legacy``); states and roles stay as they are.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from ...errors import SourceError
 
 VERSION = "1.0"
-"""The protocol version this source speaks, as the header ``A2A-Version`` says it."""
+"""The newest protocol version this source speaks, as the header ``A2A-Version`` says it."""
+
+LEGACY = "0.3"
+"""What is spoken with every agent that does not speak 1.0."""
+
+
+NAMESPACE = "anabranch"
+"""The key, in ``metadata``, of what agents of our own kind note for every client."""
+
+EXTENSION = "https://anabranch.dev/extensions/attribution/v1"
+"""The extension by which an agent of our own kind tells what has an author: sub-agents, tools, reasoning, routing."""
+
+
+class Methods(NamedTuple):
+    """The JSON-RPC methods of one version."""
+
+    stream: str
+    send: str
+    get: str
+    cancel: str
+    subscribe: str
+
+
+METHODS = {
+    VERSION: Methods("SendStreamingMessage", "SendMessage", "GetTask", "CancelTask", "SubscribeToTask"),
+    LEGACY: Methods("message/stream", "message/send", "tasks/get", "tasks/cancel", "tasks/resubscribe"),
+}
+"""By version."""
 
 STATES = {
-    f"TASK_STATE_{state.upper()}": state
+    word: state
     for state in ("completed", "failed", "rejected", "canceled", "input_required", "auth_required")
+    for word in (f"TASK_STATE_{state.upper()}", state, state.replace("_", "-"))
 }
 """The states in which a task is over, or waits for somebody else (specification 4.1.3), as they are on the wire."""
 
 
-class _Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    pass
+class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Something on the wire."""
 
 
-class Part(_Wire, frozen=True, gc=False):
-    """Exactly one of ``text``, ``raw`` (base64), ``url`` and ``data`` is there."""
+class File(Wire, frozen=True, gc=False):
+    """A file before 1.0: ``uri`` or ``bytes`` (base64)."""
+
+    uri: str | None = None
+    bytes: str | None = None
+    name: str | None = None
+    mime_type: str | None = None
+
+
+class Part(Wire, frozen=True, gc=False):
+    """Exactly one of ``text``, ``raw`` (base64), ``url`` and ``data`` is there; before 1.0 ``file`` or one of those."""
 
     text: str | None = None
     raw: str | None = None
     url: str | None = None
     data: Any = msgspec.UNSET
+    file: File | None = None
     filename: str | None = None
     media_type: str | None = None
+    metadata: Any = None
 
 
-class Message(_Wire, frozen=True, gc=False):
-    """What the user (``ROLE_USER``) or the agent said."""
+class Message(Wire, frozen=True, gc=False):
+    """What the user (``ROLE_USER``, ``user``) or the agent said."""
 
     message_id: str | None = None
     context_id: str | None = None
     task_id: str | None = None
     role: str | int | None = None
     parts: list[Part] | None = None
+    metadata: Any = None
 
 
-class Status(_Wire, frozen=True, gc=False):
+class Status(Wire, frozen=True, gc=False):
     """The state of a task, and what the agent says about it."""
 
     state: str | int | None = None
     message: Message | None = None
 
 
-class Artifact(_Wire, frozen=True, gc=False):
+class Artifact(Wire, frozen=True, gc=False):
     """One result of a task."""
 
     artifact_id: str | None = None
     name: str | None = None
     parts: list[Part] | None = None
+    metadata: Any = None
 
 
-class Task(_Wire, frozen=True, gc=False):
-    """A task as it is now. Its history is not read: it tells what was said before."""
+class Task(Wire, frozen=True, gc=False):
+    """A task as it is now. Its history is what was said before, the status messages that were replaced among it."""
 
     id: str | None = None
     context_id: str | None = None
     status: Status | None = None
     artifacts: list[Artifact] | None = None
+    history: list[Message] | None = None
 
 
-class StatusUpdate(_Wire, frozen=True, gc=False):
+class StatusUpdate(Wire, frozen=True, gc=False):
     """The task has another state, or the agent has something to say about it."""
 
     task_id: str | None = None
@@ -81,7 +124,7 @@ class StatusUpdate(_Wire, frozen=True, gc=False):
     metadata: Any = None
 
 
-class ArtifactUpdate(_Wire, frozen=True, gc=False):
+class ArtifactUpdate(Wire, frozen=True, gc=False):
     """A piece of an artifact."""
 
     task_id: str | None = None
@@ -91,7 +134,7 @@ class ArtifactUpdate(_Wire, frozen=True, gc=False):
     last_chunk: bool | None = None
 
 
-class Result(_Wire, frozen=True, gc=False):
+class Result(Wire, frozen=True, gc=False):
     """A ``StreamResponse`` or ``SendMessageResponse``: one of four."""
 
     task: Task | None = None
@@ -100,32 +143,52 @@ class Result(_Wire, frozen=True, gc=False):
     artifact_update: ArtifactUpdate | None = None
 
 
-class Error(_Wire, frozen=True, gc=False):
+class Error(Wire, frozen=True, gc=False):
     """A JSON-RPC error."""
 
     code: int | None = None
     message: str | None = None
 
 
-class Response(_Wire, frozen=True, gc=False):
-    """A JSON-RPC response."""
+class Look(Wire, frozen=True, gc=False):
+    """The JSON-RPC response to a question after the task."""
 
-    result: Result | None = None
+    result: Task | None = None
     error: Error | None = None
 
 
+class Response(Wire, frozen=True, gc=False):
+    """A JSON-RPC response, or what we looked up (``look``) because a stream ended too early."""
+
+    result: Result | None = None
+    error: Error | None = None
+    look: Look | None = None
+
+
+_R = TypeVar("_R")
 _decode = msgspec.json.Decoder(Response).decode
 
 
 def decode(data: bytes) -> Response:
-    """The JSON-RPC response in ``data``. Raises ``SourceError`` (``agent_protocol``) when it is none."""
+    """The JSON-RPC response of 1.0 in ``data``. Raises ``SourceError`` (``agent_protocol``) when it is none.
+
+    A result that is of an older version comes out empty (``is_legacy``).
+    """
     try:
         return _decode(data)
     except (msgspec.DecodeError, RecursionError):
-        pass
+        return careless(data, Response)
+
+
+def is_legacy(response: Response) -> bool:
+    """Whether ``decode`` found a result that 1.0 does not know."""
+    return response.result == Result()
+
+
+def careless(data: bytes, kind: type[_R]) -> _R:
+    """``data`` as ``kind``, with what msgspec refuses: half of a surrogate pair, broken UTF-8. Raises as ``decode``."""
     try:
-        # Half of a surrogate pair and broken UTF-8 are what msgspec refuses and a careless agent sends.
-        return msgspec.convert(json.loads(data.decode(errors="replace")), Response)
+        return msgspec.convert(json.loads(data.decode(errors="replace")), kind)
     except (ValueError, msgspec.ValidationError, RecursionError):
         raise SourceError("The agent sent something that is not a JSON-RPC response.", code="agent_protocol") from None
 
@@ -143,28 +206,20 @@ def end(status: Status | None) -> str | None:
     return STATES.get(status.state) if status is not None and isinstance(status.state, str) else None
 
 
-class Watch:
-    """What the reader of a stream has to know of the items it only passes on: the task's id, and whether it is over.
+def is_users(message: Message) -> bool:
+    """Whether the user said it."""
+    return message.role in ("ROLE_USER", "user")
 
-    Once the task is known this costs a search for a few bytes an item.
-    """
 
-    def __init__(self) -> None:
-        self.task_id = ""
-        self.over = False
+def noted(metadata: Any, key: str = NAMESPACE) -> dict[str, Any]:
+    """What an agent of our own kind notes under ``key``; nothing when it is none."""
+    found = metadata.get(key) if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
 
-    def see(self, data: bytes) -> None:
-        """Take note of one item."""
-        if self.task_id and b"TASK_STATE_" not in data and b'"error"' not in data:
-            return
-        try:
-            response = decode(data)
-        except SourceError:
-            return  # the translator says what is wrong with it
-        result = response.result or Result()
-        self.task_id = self.task_id or place(result)[0]
-        holder = result.task or result.status_update
-        self.over = response.error is not None or (holder is not None and end(holder.status) is not None)
+
+def is_void(artifact: Artifact) -> bool:
+    """Whether an agent of our own kind takes back what it had said in ``artifact``."""
+    return noted(artifact.metadata).get("void") is True
 
 
 def request(method: str, params: dict[str, Any]) -> bytes:
@@ -172,8 +227,33 @@ def request(method: str, params: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", "id": "1", "method": method, "params": params})
 
 
-def user_message(text: str, message_id: str, *, context_id: str = "", task_id: str = "") -> dict[str, Any]:
-    """A message of the user, in a task or context that exists when they are named."""
-    message = {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": text}]}
+def user_message(
+    text: str,
+    message_id: str,
+    *,
+    version: str = VERSION,
+    context_id: str = "",
+    task_id: str = "",
+    data: Any = msgspec.UNSET,
+) -> dict[str, Any]:
+    """A message of the user, in a task or context that exists when they are named; ``data`` is what it says as JSON."""
+    parts: list[dict[str, Any]] = [{"text": text}, *([] if data is msgspec.UNSET else [{"data": data}])]
+    message: dict[str, Any] = {"messageId": message_id, "role": "ROLE_USER", "parts": parts}
+    if version == LEGACY:
+        parts = [{"kind": next(iter(part))} | part for part in parts]
+        message |= {"kind": "message", "role": "user", "parts": parts}
     known = {"contextId": context_id, "taskId": task_id}
     return message | {key: value for key, value in known.items() if value}
+
+
+def looked_up(body: bytes) -> bytes:
+    """The item of a response to ``Methods.get``: what the task is by now, which a broken stream did not tell."""
+    return b'{"look":%b}' % body
+
+
+def piece(update: ArtifactUpdate, text: str) -> bytes:
+    """The item of ``text``, which is what is new in ``update``."""
+    assert update.artifact is not None
+    artifact = {"artifactId": update.artifact.artifact_id, "parts": [{"text": text}]}
+    told = {"taskId": update.task_id, "contextId": update.context_id, "artifact": artifact, "append": True}
+    return msgspec.json.encode({"result": {"artifactUpdate": told | {"lastChunk": bool(update.last_chunk)}}})

@@ -1,26 +1,32 @@
-"""An agent behind A2A 1.0 (JSON-RPC over server-sent events) as a source."""
+"""An agent behind A2A (JSON-RPC over server-sent events) as a source."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from contextvars import Context
+from functools import partial
 from typing import Any
 from uuid import uuid4
+
+from msgspec import UNSET
 
 from ...errors import ConfigError, SourceError, scrub
 from ...request import RunRequest
 from .._http import Answer, Client
 from . import _wire as wire
 from . import tape
-from ._asked import Asked
+from ._asked import Asked, parted
 from ._card import WELL_KNOWN, Endpoint, card_urls, origin, read_card
+from ._follow import follow
 from .translate import A2ATranslator
 
 _CANCEL_S = 2.0
 _NAME_S = 2.0
+_OVER = -32002  # TaskNotCancelable
 
 _log = logging.getLogger(__name__)
 
@@ -28,11 +34,20 @@ _log = logging.getLogger(__name__)
 class A2ASource:
     """The agent at ``url``: its root, its JSON-RPC endpoint, or its card (``....json``).
 
-    ``name`` is what errors call it (default: the name on its card), ``headers`` go with each request. Times are in
-    seconds, and there is no limit to the whole: ``connect_s`` to get a connection, ``first_byte_s`` until the first
-    byte of the answer, ``idle_s`` between bytes afterwards (a keep-alive comment counts). An agent that does not stream
-    sends nothing while it works, so only ``idle_s`` bounds it. ``pool`` limits the connections at once; 0 is no limit.
-    Items are the raw JSON-RPC responses, as bytes.
+    ``name`` is what errors call it (default: the name on its card), ``headers`` go with each request, ``extensions``
+    are asked for, of an agent of 1.0. Times are in seconds, and there is no limit to the whole: ``connect_s`` to get a
+    connection, ``first_byte_s`` until the first byte of the answer, ``idle_s`` between bytes afterwards (a keep-alive
+    comment counts). An agent that does not stream sends nothing while it works, so only ``idle_s`` bounds it. ``pool``
+    limits the connections at once; 0 is no limit.
+    Items are the raw JSON-RPC responses, as bytes. A2A 1.0 is spoken with an agent whose card offers it, and else 0.3,
+    which those of 0.2 understand.
+
+    *Read to the end.* When a stream breaks off, or ends before its task, or an answer names a task that goes on, the
+    task is followed (``_follow``): nothing of it is lost, nothing is shown twice, and the question is not sent again.
+    It is given up, with the error that broke the stream, when the agent does not answer four times in a row, does not
+    know the task, or shows nothing new of it for ``idle_s``: at most 10 s when an agent older than 1.0 broke off, which
+    is how it crashes, and 5 s when the stream was ended properly. What cannot be continued exactly is an
+    ``agent_disconnected``, too.
 
     *At most once.* Only a connection that could not be made (no such host, refused) is tried again: at most twice,
     after 0.1 and 0.4 s. A request that may have been read is never sent again, whatever comes of it: a connection that
@@ -45,8 +60,8 @@ class A2ASource:
     *Cancel is real, and nobody waits for it.* Closing the stream, or cancelling the task that reads it, returns at
     once, and in the background ``CancelTask`` is sent unless the remote task is over; it gets 2 s. A request that is
     not on its way yet is not sent. An agent that has not named its task gets 2 s to do so, then its connection is
-    closed; one that does not stream names it no sooner than it answers. A stream that breaks or falls silent is left
-    the same way. ``aclose`` waits for all that, so it may take 4 s.
+    closed; one that does not stream names it no sooner than it answers. A task that cannot be followed, or that falls
+    silent, is left the same way. ``aclose`` waits for all that, so it may take 4 s.
 
     Errors are ``SourceError`` with one of the codes ``agent_unreachable``, ``agent_auth``, ``agent_protocol``,
     ``agent_failed``, ``agent_disconnected``, ``agent_timeout_first_byte``, ``agent_timeout_idle``, and ``protocol`` for
@@ -66,6 +81,9 @@ class A2ASource:
         first_byte_s: float = 30.0,
         idle_s: float = 60.0,
         pool: int = 0,
+        forward: Callable[[], Mapping[str, str]] = dict,
+        bound: bool = False,
+        extensions: Sequence[str] = (),
     ) -> None:
         try:
             origin(url)
@@ -73,6 +91,8 @@ class A2ASource:
             flaw = f"must be an http:// or https:// URL, not {scrub(url)!r}"
             raise ConfigError(f"The address of an A2A agent {flaw}.") from None
         self._url, self._name = url, name
+        self._forward, self._bound = forward, bound or bool(headers)
+        self._extensions = ", ".join(extensions)
         self._http = Client(
             _called(name),
             headers or {},
@@ -97,27 +117,51 @@ class A2ASource:
         return tape.translator(self.settings(request))
 
     async def open(
-        self, request: RunRequest, *, context_id: str = "", task_id: str = ""
+        self, request: RunRequest, *, context_id: str = "", task_id: str = "", data: Any = UNSET
     ) -> AsyncGenerator[bytes, None]:
-        """Send the newest user text, in a remote context or task that exists if they are named; give the items."""
-        asked = Asked(await self.endpoint())
-        asked.sending = asyncio.create_task(self._send(asked, request.last_user_text(), context_id, task_id))
+        """Send the newest user text, in a remote context or task that exists if they are named; give the items.
+
+        ``data`` is what the text says, as JSON, for an agent that asked for that.
+        """
+        asked = self._asked(await self.endpoint())
+        known = {"context_id": context_id, "task_id": task_id, "data": data}
+        asked.sending = asyncio.create_task(self._send(asked, request.last_user_text(), known))
+        broken: SourceError | None = None
         try:
             answer = await asyncio.shield(asked.sending)
             if asked.streams(answer):
-                while not asked.watch.over and (chunk := await answer.read()):
-                    for item in asked.take(chunk):
-                        yield item
-                if not asked.watch.over and asked.parser.close():
-                    raise SourceError(f"{self._http.who} stopped inside an event.", code="agent_disconnected")
+                try:
+                    while not asked.watch.over and (chunk := await answer.read()):
+                        for item in asked.take(chunk):
+                            yield item
+                        if asked.parting:
+                            raise parted(self._http.who, asked.parting)
+                    if not asked.watch.over and asked.parser.close():
+                        raise SourceError(f"{self._http.who} stopped inside an event.", code="agent_disconnected")
+                except SourceError as error:
+                    if error.code != "agent_disconnected":
+                        raise
+                    broken = error
             else:
                 item = await self._single(answer)
                 asked.watch.see(item)
                 yield item
+            async with aclosing(self._rest(asked, broken)) as items:
+                async for item in items:
+                    yield item
         except BaseException as error:
             self._leave(asked, error)
             raise
         self._leave(asked)
+
+    async def _rest(self, asked: Asked, broken: SourceError | None) -> AsyncGenerator[bytes, None]:
+        """What is left of the task when its stream has ended. Raises ``broken`` when that cannot be told."""
+        rest = follow(asked, partial(self._post, asked), self._http.idle_s, broken=broken is not None)
+        async with aclosing(rest) as items:
+            async for item in items:
+                yield item
+        if broken is not None and not asked.watch.over:
+            raise broken
 
     async def endpoint(self) -> Endpoint:
         """Where the agent takes messages, from its card, which is fetched once and again after a failure.
@@ -145,6 +189,10 @@ class A2ASource:
             await asyncio.wait(self._farewells)
         await self._http.aclose()
 
+    async def cancel(self, task_id: str) -> bool:
+        """Have the agent cancel a task. False when it does not do that. Raises ``SourceError``."""
+        return await self._stop(self._asked(await self.endpoint()), task_id)
+
     # --- asking ------------------------------------------------------------------------------------------------
 
     async def _look_up(self) -> Endpoint:
@@ -158,7 +206,7 @@ class A2ASource:
             answer = await self._http.get(url)
             try:
                 if answer.status == 200:
-                    return read_card(await answer.body(), self._url, self._http.who, bound=self._http.bound)
+                    return read_card(await answer.body(), self._url, self._http.who, bound=self._bound)
                 if answer.status not in (404, 405, 410):
                     raise answer.refusal()
             except SourceError as error:
@@ -170,27 +218,37 @@ class A2ASource:
         places = " nor ".join(WELL_KNOWN)
         raise flaw or SourceError(f"{self._http.who} has no agent card: neither {places}.", code="agent_protocol")
 
-    async def _send(self, asked: Asked, text: str, context_id: str, task_id: str) -> Answer:
-        streaming = asked.endpoint.streaming
-        method = "SendStreamingMessage" if streaming else "SendMessage"
-        message = wire.user_message(text, uuid4().hex, context_id=context_id, task_id=task_id)
+    def _asked(self, endpoint: Endpoint) -> Asked:
+        own = origin(endpoint.url) == origin(self._url)
+        return Asked(endpoint, dict(self._forward()) if own else {})
+
+    async def _send(self, asked: Asked, text: str, known: dict[str, Any]) -> Answer:
+        streaming, version = asked.endpoint.streaming, asked.endpoint.version
+        method = wire.METHODS[version].stream if streaming else wire.METHODS[version].send
+        message = wire.user_message(text, uuid4().hex, version=version, **known)
         try:
-            return await self._post(asked.endpoint, method, {"message": message}, stream=streaming, sent=asked.was_sent)
+            return await self._post(asked, method, {"message": message}, stream=streaming, sent=asked.was_sent)
         except SourceError:
             self._endpoint = None
             raise
 
     async def _post(
         self,
-        endpoint: Endpoint,
+        asked: Asked,
         method: str,
         params: dict[str, Any],
         *,
-        stream: bool,
+        stream: bool = False,
+        cursor: str = "",
         sent: Callable[[], object] | None = None,
     ) -> Answer:
+        endpoint = asked.endpoint
         body = wire.request(method, params | ({"tenant": endpoint.tenant} if endpoint.tenant else {}))
-        headers = {"A2A-Version": wire.VERSION, "Accept": "text/event-stream, application/json"}
+        headers = {**asked.headers, "Accept": "text/event-stream, application/json"}
+        if endpoint.version == wire.VERSION:
+            headers |= {"A2A-Version": wire.VERSION}
+            headers |= {"A2A-Extensions": self._extensions} if self._extensions else {}
+        headers |= {"Last-Event-ID": cursor} if cursor else {}
         return await self._http.post(endpoint.url, body, headers, stream=stream, sent=sent)
 
     async def _single(self, answer: Answer) -> bytes:
@@ -198,7 +256,7 @@ class A2ASource:
         if answer.kind.endswith("json") and answer.status not in (401, 403):
             body = await answer.body()
             with contextlib.suppress(SourceError):
-                response = wire.decode(body)
+                response = wire.decode(body)  # of any version: only whether it is one
                 if response.result is not None or response.error is not None:
                     return body
         self._endpoint = None
@@ -213,7 +271,7 @@ class A2ASource:
             farewell = self._see_out(asked)
         elif error is not None and watch.task_id:
             asked.close()
-            farewell = self._cancel(asked.endpoint, watch.task_id)
+            farewell = self._cancel(asked)
         elif error is not None and asked.sent and not isinstance(error, Exception):
             farewell = self._find_out(asked)
         else:
@@ -242,18 +300,24 @@ class A2ASource:
         finally:
             asked.close()
         if watch.task_id and not watch.over:
-            await self._cancel(asked.endpoint, watch.task_id)
+            await self._cancel(asked)
 
-    async def _cancel(self, endpoint: Endpoint, task_id: str) -> None:
+    async def _cancel(self, asked: Asked) -> None:
+        task_id = asked.watch.task_id
         try:
             async with asyncio.timeout(_CANCEL_S):
-                answer = await self._post(endpoint, "CancelTask", {"id": task_id}, stream=True)
-                try:
-                    await answer.body()
-                finally:
-                    answer.close()
+                await self._stop(asked, task_id)
         except (SourceError, TimeoutError) as error:
             _log.info("%s was not told to cancel task %s: %s", self._http.who, task_id, error)
+
+    async def _stop(self, asked: Asked, task_id: str) -> bool:
+        """Whether the agent says that the task is cancelled, or was over already."""
+        answer = await self._post(asked, wire.METHODS[asked.endpoint.version].cancel, {"id": task_id}, stream=True)
+        try:
+            error = wire.decode(await self._single(answer)).error
+        finally:
+            answer.close()
+        return error is None or error.code == _OVER
 
 
 def _called(name: str) -> str:
