@@ -83,12 +83,19 @@ class _Artifact(msgspec.Struct, gc=False):
     parts: list[_Part]
 
 
-class _Update(msgspec.Struct, gc=False):
+class Update(msgspec.Struct, gc=False):
+    """An update of an artifact, as far as it is read here."""
+
     artifact: _Artifact
+
+    @property
+    def text(self) -> str:
+        """What it adds."""
+        return "".join(part.text for part in self.artifact.parts)
 
 
 class _Result(msgspec.Struct, gc=False, rename="camel"):
-    artifact_update: _Update | None = None
+    artifact_update: Update | None = None
 
 
 class _Response(msgspec.Struct, gc=False):
@@ -98,16 +105,16 @@ class _Response(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Response).decode
 
 
-def asked(prompt: str) -> dict[str, Any]:
+def asked(prompt: str, message_id: str = "") -> dict[str, Any]:
     """The A2A request that asks an agent for ``prompt``."""
-    message = {"messageId": uuid.uuid4().hex, "role": "ROLE_USER", "parts": [{"text": prompt}]}
+    message = {"messageId": message_id or uuid.uuid4().hex, "role": "ROLE_USER", "parts": [{"text": prompt}]}
     return {"jsonrpc": "2.0", "id": "1", "method": "SendStreamingMessage", "params": {"message": message}}
 
 
 def said(data: bytes) -> str:
     """The artifact text in an A2A response, if it has any."""
     update = _decode(data).result.artifact_update
-    return "".join(part.text for part in update.artifact.parts) if update else ""
+    return update.text if update else ""
 
 
 async def _silent(request: Request) -> Response:

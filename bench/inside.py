@@ -14,6 +14,8 @@ from anabranch import events as ev
 from anabranch.grammar import Grammar
 from anabranch.log._base import Entry
 from anabranch.request import Message, RunRequest
+from anabranch.sinks.a2a.encode import A2aEncoder, Envelope
+from anabranch.sinks.a2a.profile import Profile as A2aProfile
 from anabranch.sinks.agui.encode import AguiEncoder
 from anabranch.sinks.agui.profile import Profile
 from anabranch.sources._base import Source
@@ -62,8 +64,8 @@ class _Pipe:
 
 
 def _micro(count: int) -> dict[str, Any]:
-    """Microseconds an event of grammar and encoder, and a frame of the A2A reader and translator."""
-    grammar, encoder = Grammar(), AguiEncoder(_PROFILE)
+    """Microseconds an event of grammar and encoders, and a frame of the A2A reader and translator."""
+    grammar, agui, a2a = Grammar(), AguiEncoder(_PROFILE), A2aEncoder(A2aProfile(), Envelope.rpc("1"))
     opened: list[ev.Event] = [
         ev.RunStarted(run_id="r", thread_id="t", agent_name="a"),
         ev.MessageStarted(message_id="m"),
@@ -72,10 +74,17 @@ def _micro(count: int) -> dict[str, Any]:
     deltas = [ev.TextDelta(message_id="m", delta=f"token {n} ") for n in range(count)]
     grammar_us, out = _timed(lambda: [legal for delta in deltas for legal in grammar.feed(delta)], count)
     for seq, event in enumerate(legal, 1):
-        encoder.feed(Entry(seq, 1, 0, event))
+        for encoder in (agui, a2a):
+            encoder.feed(Entry(seq, 1, 0, event))
     entries = [Entry(seq, 1, 1_700_000_000_000, event) for seq, event in enumerate(out, len(legal) + 1)]
-    encoder_us, _ = _timed(lambda: [encoder.feed(entry) for entry in entries], count)
-    return {"grammar_us": grammar_us, "encoder_us": encoder_us, "a2a_us": _a2a_us(count)}
+    encoder_us, _ = _timed(lambda: [agui.feed(entry) for entry in entries], count)
+    a2a_encoder_us, _ = _timed(lambda: [a2a.feed(entry) for entry in entries], count)
+    return {
+        "grammar_us": grammar_us,
+        "encoder_us": encoder_us,
+        "a2a_encoder_us": a2a_encoder_us,
+        "a2a_us": _a2a_us(count),
+    }
 
 
 def _a2a_us(count: int) -> float:

@@ -1,4 +1,4 @@
-"""The reader: many AG-UI streams at once over plain sockets, every token of every lane held to its promise."""
+"""The reader: many streams at once over plain sockets, AG-UI or A2A, every token of every lane held to its promise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -14,9 +15,11 @@ import msgspec
 from anabranch.errors import SourceError
 from anabranch.transports.sse import Parser
 
+from .bare import Update, asked
 from .workload import Command, Ledger, Samples
 
 ROOT_TEXT = ""
+_ENDED_WELL = "ended well"
 
 
 class _Frame(msgspec.Struct, gc=False):
@@ -24,6 +27,28 @@ class _Frame(msgspec.Struct, gc=False):
     delta: str = ""
     subagentRunId: str = ROOT_TEXT
     message: str = ""
+
+
+class _Status(msgspec.Struct, gc=False):
+    state: str
+
+
+class _StatusUpdate(msgspec.Struct, gc=False):
+    status: _Status
+
+
+class _Result(msgspec.Struct, gc=False, rename="camel"):
+    artifact_update: Update | None = None
+    status_update: _StatusUpdate | None = None
+
+
+class _Error(msgspec.Struct, gc=False):
+    message: str
+
+
+class _Response(msgspec.Struct, gc=False):
+    result: _Result | None = None
+    error: _Error | None = None
 
 
 class Load:
@@ -48,14 +73,13 @@ class Load:
         self.command, self.lanes = command, lanes
         self.samples = Samples()
         self.errors: Counter[str] = Counter()
-        self.lost = self.repeated = self.foreign = self.lanes_seen = 0
+        self.lost = self.repeated = self.foreign = self.lanes_seen = self.pieces = 0
         self.first_ms: list[float] = []
         self.together_ns = self.apart_ns = 0  # from the last stream's first byte to the first stream's end
         self.streams, self._ramp_s = streams, ramp_s
         self._gate = asyncio.Semaphore(at_once or streams)
         self._where = urlsplit(url)
         self._asked, self._end_together = asked, end_together
-        self._decode = msgspec.json.Decoder(_Frame).decode
 
     async def run(self, within_s: float) -> None:
         """Open the streams and read them; what has not ended ``within_s`` seconds later counts as an error."""
@@ -77,7 +101,7 @@ class Load:
         async with self._gate:
             less = int(later_s * self.command.rate) if self._end_together else 0
             command = self.command._replace(tokens=self.command.tokens - less)
-            stream = _Stream(self, command, self._request(command))
+            stream = self._stream(command)
             try:
                 assert self._where.hostname and self._where.port
                 loop = asyncio.get_running_loop()
@@ -88,18 +112,30 @@ class Load:
             finally:
                 stream.settle()
 
-    def _request(self, command: Command) -> bytes:
+    def _stream(self, command: Command) -> _Stream:
         message = {"id": uuid.uuid4().hex, "role": "user", "content": f"{self._asked}{command}"}
         ids = {"threadId": uuid.uuid4().hex, "runId": uuid.uuid4().hex}
-        return posted(self._where, {**ids, "protocolVersion": "1.0", "messages": [message]})
+        request = posted(self._where, {**ids, "protocolVersion": "1.0", "messages": [message]})
+        return _Stream(self, command, request, msgspec.json.Decoder(_Frame).decode)
 
 
-def posted(where: Any, body: dict[str, Any]) -> bytes:
+class A2aLoad(Load):
+    """The same of an A2A server: SendStreamingMessage of A2A 1.0 over JSON-RPC. It has one lane, its artifacts.
+
+    ``pieces`` is how many updates the texts came in.
+    """
+
+    def _stream(self, command: Command) -> _Stream:
+        request = posted(self._where, asked(str(command)), "a2a-version: 1.0\r\n")
+        return _A2aStream(self, command, request, msgspec.json.Decoder(_Response).decode)
+
+
+def posted(where: Any, body: dict[str, Any], headers: str = "") -> bytes:
     """The request that posts ``body`` as JSON."""
     data = msgspec.json.encode(body)
     head = (
         f"POST {where.path}?{where.query} HTTP/1.1\r\nhost: {where.netloc}\r\ncontent-type: application/json\r\n"
-        f"accept: text/event-stream\r\nconnection: close\r\ncontent-length: {len(data)}\r\n\r\n"
+        f"accept: text/event-stream\r\n{headers}connection: close\r\ncontent-length: {len(data)}\r\n\r\n"
     )
     return head.encode() + data
 
@@ -139,9 +175,9 @@ class Chunks:
 class _Stream(asyncio.Protocol):
     """One run, read."""
 
-    def __init__(self, load: Load, command: Command, request: bytes) -> None:
+    def __init__(self, load: Load, command: Command, request: bytes, decode: Callable[[bytes], Any]) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._load, self._tokens, self._request = load, command.tokens, request
+        self._load, self._tokens, self._request, self._decode = load, command.tokens, request, decode
         self._chunks, self._parser = Chunks(), Parser()
         self._ledgers: dict[str, Ledger] = {}
         self._end = ""
@@ -165,22 +201,27 @@ class _Stream(asyncio.Protocol):
                 self._first_ns = self._load.together_ns = at_ns
             try:
                 for event in self._parser.feed(body):
-                    self._take(self._load._decode(event.data), at_ns)
+                    self._take(self._decode(event.data), at_ns)
             except (SourceError, msgspec.MsgspecError) as error:
                 self._end = str(error)
         if self._chunks.ended:
             self._done()
 
-    def _take(self, frame: _Frame, at_ns: int) -> None:
+    def _take(self, frame: Any, at_ns: int) -> None:
         if frame.type == "TEXT_MESSAGE_CONTENT":
             lane = frame.subagentRunId
             if lane != ROOT_TEXT or not self._load.lanes:  # a supervisor's own words are not counted
-                ledger = self._ledgers.get(lane)
-                if ledger is None:
-                    ledger = self._ledgers[lane] = Ledger(self._load.samples)
-                ledger.take(frame.delta, at_ns)
-        elif frame.type in ("RUN_FINISHED", "RUN_ERROR"):
+                self._heard(lane, frame.delta, at_ns)
+        elif frame.type == "RUN_FINISHED":
+            self._end = self._end or _ENDED_WELL
+        elif frame.type == "RUN_ERROR":
             self._end = self._end or frame.message or frame.type
+
+    def _heard(self, lane: str, text: str, at_ns: int) -> None:
+        ledger = self._ledgers.get(lane)
+        if ledger is None:
+            ledger = self._ledgers[lane] = Ledger(self._load.samples)
+        ledger.take(text, at_ns)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._done()
@@ -195,7 +236,7 @@ class _Stream(asyncio.Protocol):
             self._transport.abort()
         load = self._load
         load.apart_ns = load.apart_ns or time.monotonic_ns()
-        if self._end != "RUN_FINISHED":
+        if self._end != _ENDED_WELL:
             load.errors[self._end or "cut"] += 1
         load.first_ms.append((self._first_ns - self._opened_ns) / 1e6)
         load.lanes_seen += len(self._ledgers)
@@ -205,3 +246,19 @@ class _Stream(asyncio.Protocol):
             load.lost += ledger.lost
             load.repeated += ledger.repeated
             load.foreign += ledger.foreign
+
+
+class _A2aStream(_Stream):
+    """One task, read."""
+
+    def _take(self, frame: Any, at_ns: int) -> None:
+        if frame.error:
+            self._end = self._end or frame.error.message
+        elif update := frame.result.artifact_update:
+            if text := update.text:
+                self._load.pieces += 1
+                self._heard(ROOT_TEXT, text, at_ns)
+        elif update := frame.result.status_update:
+            state = update.status.state.removeprefix("TASK_STATE_")
+            if state != "WORKING":
+                self._end = self._end or (_ENDED_WELL if state == "COMPLETED" else state)

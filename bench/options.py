@@ -26,10 +26,10 @@ class Options(NamedTuple):
 
     @contextlib.asynccontextmanager
     async def server(self, config: str, storage: str = MEMORY) -> AsyncIterator[Child]:
-        """Our server on ``config`` (YAML), or the bare one (``"bare"``), where servers are measured."""
+        """Our server on ``config`` (YAML), the bare one (``"bare"``) or the A2A SDK's, where servers are measured."""
         flags = ["--loop", self.loop, "--listeners", str(self.listeners), *([] if self.tune_gc else ["--no-gc"])]
         with written(f"storage: {storage}\n{config}") as path:
-            target = config if config == "bare" else path
+            target = config if config in ("bare", "sdk") else path
             async with started("bench.server", target, *flags, cpu=SERVER_CPU) as child:
                 yield child
 

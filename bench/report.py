@@ -67,7 +67,7 @@ def _cells(row: Row, figures: Figures, passes: Sequence[Figures]) -> tuple[str, 
         f"{_shown(ours)} {row.unit}",
         f"{_shown(min(each))} .. {_shown(max(each))}" if len(each) > 1 else "",
         f"{_shown(beside)} {row.unit}" if beside is not None else "",
-        f"{ratio:.2f}x" if ratio is not None else "",
+        f"{ratio:.{2 if ratio >= 0.1 else 3}f}x" if ratio is not None else "",
         ", ".join(targets),
         ("yes" if met else "NO") if targets else "",
     )

@@ -1,7 +1,7 @@
-"""A remote agent on the official A2A SDK: ``python -m bench.sdk_agent``. It says the tokens that it is asked for.
+"""An agent on the official A2A SDK, which says the tokens that it is asked for, one append to its artifact each.
 
-Each carries when it was due and, as ``s=``, when it was given to the SDK. ``GET /sent`` has the SHA-256 of the last
-answer.
+``python -m bench.sdk_agent`` serves it as a remote agent. A paced token also carries, as ``s=``, when it was given to
+the SDK. ``GET /sent`` has the SHA-256 of the last answer. No tracing: that costs the SDK a good deal more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from starlette.routing import Route
 from anabranch.demo._process import command_line, serve
 from anabranch.serve import tune_gc
 
-from .workload import parse, until
+from . import workload
+from .workload import Command, parse, until
 
 
 class _Agent(AgentExecutor):
@@ -42,14 +43,12 @@ class _Agent(AgentExecutor):
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
         await updater.start_work()
         said = hashlib.sha256()
-        began_ns = time.monotonic_ns()
-        for k in range(command.tokens):
-            due_ns = began_ns + int(k * 1e9 / command.rate)
-            await until(due_ns)
-            text = f"k={k};t={due_ns};s={time.monotonic_ns()}; "
+        number = 0
+        async for text in _paced(command) if command.rate else workload.tokens(command):
             said.update(text.encode())
-            last = k == command.tokens - 1
-            await updater.add_artifact([a2a.Part(text=text)], "answer", append=k > 0, last_chunk=last)
+            number += 1
+            last = number == command.tokens
+            await updater.add_artifact([a2a.Part(text=text)], "answer", append=number > 1, last_chunk=last)
         self.sha256 = said.hexdigest()
         await updater.complete()
 
@@ -58,7 +57,16 @@ class _Agent(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def _build(url: str) -> Starlette:
+async def _paced(command: Command) -> AsyncIterator[str]:
+    began_ns = time.monotonic_ns()
+    for k in range(command.tokens):
+        due_ns = began_ns + int(k * 1e9 / command.rate)
+        await until(due_ns)
+        yield f"k={k};t={due_ns};s={time.monotonic_ns()}; "
+
+
+def build(url: str) -> Starlette:
+    """The SDK's own server of the agent, as its documentation has it; ``url`` is for the card."""
     card = a2a.AgentCard(
         name="bench",
         description="Says numbered tokens.",
@@ -77,7 +85,6 @@ def _build(url: str) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        tune_gc()  # its pauses would be counted as ours
         yield
         await handler.aclose()
 
@@ -85,5 +92,11 @@ def _build(url: str) -> Starlette:
     return Starlette(routes=routes, lifespan=lifespan)
 
 
+def _tuned(url: str) -> Starlette:
+    app = build(url)
+    tune_gc()  # its pauses would be counted as ours
+    return app
+
+
 if __name__ == "__main__":
-    serve(_build, command_line(__doc__ or "").parse_args())
+    serve(_tuned, command_line(__doc__ or "").parse_args())

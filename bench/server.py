@@ -1,6 +1,6 @@
-"""A server under measure: ``python -m bench.server bare`` or ``python -m bench.server FILE.yaml``.
+"""A server under measure: ``python -m bench.server FILE.yaml``, or ``bare`` or ``sdk`` in place of the file.
 
-Both kinds run under the uvicorn settings that ``anabranch serve`` has, so that only the application differs.
+All kinds run under the uvicorn settings that ``anabranch serve`` has, so that only the application differs.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ def main() -> None:
         from .bare import app as bare
 
         app = bare
+    elif options.target == "sdk":
+        from .sdk_agent import build
+
+        app = build("http://127.0.0.1")
     else:
         from anabranch.app import App
         from anabranch.config import load

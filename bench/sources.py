@@ -15,6 +15,13 @@ def tokens(request: RunRequest) -> AsyncIterator[str]:
     return workload.tokens(workload.parse(request.last_user_text()))
 
 
+async def stalled(request: RunRequest) -> AsyncIterator[str]:
+    """The tokens that the prompt asks for, and then nothing for ever."""
+    async for text in tokens(request):
+        yield text
+    await asyncio.Event().wait()
+
+
 async def silent(request: RunRequest) -> AsyncIterator[str]:
     """One word, and then nothing for ever."""
     yield "Wait. "

@@ -6,6 +6,8 @@ is the same number for each, 226 of at most 256. Each answer has to be, byte for
 
 Beside it is a bare stream of about as many frames. Without a note a run is folded from its start: so it is for a kind
 of client (a profile) that is the first to come. After a restart the server has everything from the file.
+
+A client of A2A that comes back sends its message again, with the id of the last frame that it has.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import uuid
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from ..bare import asked
 from ..loadgen import Chunks, posted
 from ..options import MEMORY, Options, Row
 from ..processes import Child, sqlite
@@ -25,7 +28,10 @@ from .python import CONFIG
 
 _SIZES = {"k1": (1000, 100), "k10": (9960, 356), "k100": (99_816, 612)}  # tokens, full and quick: see above
 _MISSED = 10
-_KINDS = ("protocolVersion=1.0&subagents=steps", "subagents=steps", "subagents=native")  # of clients, as yet unseen
+# Of clients, as yet unseen. One that declares no version is taken for the one that started the run.
+_KINDS = tuple(
+    f"protocolVersion={kind}" for kind in ("1.0&subagents=steps", "0.0&subagents=steps", "0.0&subagents=native")
+)
 
 
 class _Run(NamedTuple):
@@ -48,6 +54,13 @@ async def measure(options: Options) -> dict[str, Any]:
                 runs = {size: await _ran(server, options.pick(*tokens)) for size, tokens in _SIZES.items()}
                 attaches = {size: _attach(server, run) for size, run in runs.items()}
                 figures[name] = await _repeated(options, server, attaches, runs)
+                if storage == MEMORY:
+                    tasks = {size: await _tasked(server, options.pick(*tokens)) for size, tokens in _SIZES.items()}
+                    again = {
+                        size: _sent(server, task.run_id, options.pick(*_SIZES[size]), task.seen)
+                        for size, task in tasks.items()
+                    }
+                    figures["a2a"] = await _repeated(options, server, again, tasks)
                 for size in ("k1", "k100"):
                     figures[name][size]["unseen_cpu_ms"] = await _unseen(server, runs[size])
         figures["restarted"] = await _restarted(options, file, runs)
@@ -57,6 +70,17 @@ async def measure(options: Options) -> dict[str, Any]:
 async def _ran(server: Child, tokens: int) -> _Run:
     run_id = uuid.uuid4().hex
     whole, _ = await _answer(server, _asked(server, run_id, Command(tokens, 0)))
+    return _cut(run_id, whole)
+
+
+async def _tasked(server: Child, tokens: int) -> _Run:
+    """The same over A2A: its id is that of the message."""
+    message_id = uuid.uuid4().hex
+    whole, _ = await _answer(server, _sent(server, message_id, tokens))
+    return _cut(message_id, whole)
+
+
+def _cut(run_id: str, whole: bytes) -> _Run:
     frames = whole.split(b"\n\n")[:-1]
     return _Run(
         run_id,
@@ -131,6 +155,12 @@ def _asked(server: Child, run_id: str, command: Command) -> bytes:
     return posted(urlsplit(f"{server.url}/agui"), {**ids, "protocolVersion": "1.0", "messages": [message]})
 
 
+def _sent(server: Child, message_id: str, tokens: int, seen: str = "") -> bytes:
+    body = asked(str(Command(tokens, 0)), message_id)
+    again = f"last-event-id: {seen}\r\n" if seen else ""
+    return posted(urlsplit(f"{server.url}/"), body, f"a2a-version: 1.0\r\n{again}")
+
+
 async def _answer(server: Child, request: bytes) -> tuple[bytes, float]:
     """The body of the answer, over a connection of its own, and how many seconds it took to its end."""
     where = urlsplit(server.url)
@@ -163,6 +193,8 @@ def _rows(log: str, name: str) -> tuple[Row, ...]:
 ROWS = (
     *_rows("memory", "memory"),
     *_rows("sqlite", "SQLite"),
+    Row("A2A, come back to 1,000 tokens, CPU", "a2a.k1.cpu_ms", "memory.k1.cpu_ms", "ms"),
+    Row("A2A, to 100,000, beside 1,000, CPU", "a2a.k100.cpu_ms", "a2a.k1.cpu_ms", "ms", ratio=1.5),
     *(
         Row(
             f"restarted, {which} attach to 100,000, beside 1,000",
