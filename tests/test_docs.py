@@ -94,6 +94,7 @@ async def test_an_example_answers(program, said):
     ("program", "client", "said"),
     [
         ("coming_back.py", "read", "0 1 2 3 4 5 6 7 8 9 "),
+        ("a2a.py", "talk", ["Looking at the cluster. ", "Restart 3 pods?", "Restarted."]),
         ("threads.py", "talk", ["You said one.", "You said one, then two.", "You said uno.", "You said uno."]),
     ],
 )
@@ -153,13 +154,18 @@ def test_the_example_of_two_users_knows_who_asks():
 
 
 def test_every_field_of_the_configuration_is_documented():
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    page = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("configuration", "identity"))
     for section in (
         config.Config,
         config.Agent,
+        config.Anonymous,
         config.Auth,
+        config.Callers,
+        config.ContextHeader,
+        config.Jwt,
         config.Model,
         config.Server,
+        config.SessionCookie,
         config.Supervisor,
         config.Timeouts,
     ):
