@@ -26,7 +26,8 @@ class Referee:
         self.lanes: dict[str, ev.AgentStarted] = {}
         self.live = {ev.ROOT}
         self.unlawful: set[str] = set()
-        self.used: set[str] = set()
+        self.failed: set[str] = set()
+        self.used: dict[str, int] = {}
         self.open: dict[str, Any] = {}  # public id -> the start of a message, reasoning or call that takes text
         self.closed: dict[str, Any] = {}
         self.calls: dict[str, Any] = {}  # every call that began
@@ -66,7 +67,7 @@ class Referee:
     def _new(self, id: str) -> None:
         self._rule(re.fullmatch(re.escape(f"{self.run_id}:") + r"[1-9]\d*", id) is not None, f"{id!r} is no public id")
         self._rule(id not in self.used, f"{id} was used before")
-        self.used.add(id)
+        self.used[id] = len(self.used)
 
     def _refers(self, id: str | None) -> None:
         if id:
@@ -123,6 +124,7 @@ class Referee:
 
     def _agent_failed(self, event: ev.AgentFailed) -> None:
         self._lane_over(event, False)
+        self.failed.add(event.agent)
         if event.code == "unlawful":
             self.unlawful.add(event.agent)
 
@@ -249,6 +251,8 @@ class Referee:
 
     def _routed(self, event: ev.Routed) -> None: ...
 
+    def _remote_known(self, event: ev.RemoteKnown) -> None: ...
+
     def _usage_reported(self, event: ev.UsageReported) -> None:
         spent = self.usage.setdefault(event.usage.model, Counter())
         for field in ("input", "output", "reasoning", "cached"):
@@ -303,13 +307,23 @@ class Referee:
 
     def answer_ids(self) -> list[str]:
         """The messages that a client would call the answer."""
-        return [
-            id
-            for id, start in self.starts.items()
-            if isinstance(start, ev.MessageStarted)
-            and (start.agent, start.role, self.phases.get(id)) == (ev.ROOT, "assistant", "answer")
-            and id not in self.reset | self.void
-        ]
+        said: dict[str, list[int]] = {}
+        for id, start in self.starts.items():
+            if not isinstance(start, ev.MessageStarted) or id in self.reset | self.void:
+                continue
+            lanes = self._above(start.agent)
+            answers = all(lane.answers and lane.agent not in self.failed for lane in lanes)
+            if answers and (start.role, self.phases.get(id)) == ("assistant", "answer"):
+                said[id] = [*(self.used[lane.agent] for lane in lanes), self.used[id]]
+        return sorted(said, key=said.__getitem__)
+
+    def _above(self, agent: str) -> list[ev.AgentStarted]:
+        """The invocations from the root down to ``agent``, without the root."""
+        lanes: list[ev.AgentStarted] = []
+        while agent != ev.ROOT:
+            lanes.insert(0, self.lanes[agent])
+            agent = lanes[0].parent
+        return lanes
 
 
 def judged(events: Iterable[ev.Event]) -> Referee:

@@ -62,7 +62,9 @@ def of(kind: type, /, **fields: Any) -> st.SearchStrategy[Any]:
 
 
 MENDABLE = {
-    "agent started": of(ev.AgentStarted, agent=sub_agents, name=pieces, parent=st.just(""), call_id=some_id),
+    "agent started": of(
+        ev.AgentStarted, agent=sub_agents, name=pieces, parent=st.just(""), call_id=some_id, answers=st.booleans()
+    ),
     "agent finished": of(
         ev.AgentFinished, agent=sub_agents, outcome=st.sampled_from(["success", "suspended", "cancelled"])
     ),
@@ -94,6 +96,7 @@ MENDABLE = {
     "interrupted": of(ev.Interrupted, interrupt_id=ids, reason=pieces, call_id=some_id),
     "resolved": of(ev.InterruptResolved, interrupt_id=ids),
     "routed": of(ev.Routed, route=st.just("direct"), agents=st.just(("a",)), reason=pieces),
+    "remote known": of(ev.RemoteKnown, remote=st.just(ev.Remote(context_id="c"))),
     "usage": of(ev.UsageReported, usage=usages),
     "step started": of(ev.StepStarted, name=ids),
     "step finished": of(ev.StepFinished, name=ids),
@@ -110,7 +113,7 @@ MENDABLE = {
     | of(ev.RunFailed, agent=sub_agents, code=pieces, message=pieces),
 }
 REFUSABLE = {
-    "agent nested": of(ev.AgentStarted, name=pieces, parent=agents, call_id=some_id),
+    "agent nested": of(ev.AgentStarted, name=pieces, parent=agents, call_id=some_id, answers=st.booleans()),
     "bad patch": of(ev.StateDelta, patch=st.just([{"op": "put", "path": "/n"}])),
     "activity delta": of(ev.ActivityDelta, activity_id=ids, kind=pieces, patch=patches),
     "finished": of(
@@ -332,9 +335,8 @@ class LawfulSource:
         match kind:
             case "agent":
                 calls = [part[2] for part in self.open if part[:2] == ("running", agent)]
-                self.events.append(
-                    ev.AgentStarted(agent=id, name="n", parent=agent, call_id=self._choose([None, *calls]))
-                )
+                call, answers = self._choose([None, *calls]), bool(self._draw(2))
+                self.events.append(ev.AgentStarted(agent=id, name="n", parent=agent, call_id=call, answers=answers))
             case "message":
                 phase = self._choose(["answer", "undetermined", "narration"])
                 self.events.append(ev.MessageStarted(agent=agent, message_id=id, phase=phase))

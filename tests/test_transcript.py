@@ -283,7 +283,7 @@ def test_the_open_questions_of_a_run_that_ends_with_them_are_kept_by_both_names(
     )
     assert found.asked == (
         Asked(interrupt_id="run-1:2", origin_id="two"),
-        Asked(interrupt_id="run-1:4", origin_id="three", agent="run-1:3"),
+        Asked(interrupt_id="run-1:4", origin_id="three", agent="run-1:3", name="komodor"),
     )
     for error in (SourceError("The agent failed."), Cancelled("The run was cancelled.")):
         assert left(ask, error=error).asked == ()

@@ -42,7 +42,9 @@ class Usage(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Which messages of the root agent are the answer, in the order they began.
+    """Which messages are the answer: the root agent's, and those of agents that answer for it (``AgentStarted``).
+
+    They are in the order in which they began, those of an agent where the agent began.
 
     A client that joins the deltas of each of ``message_ids``, and these texts in this order with nothing between, can
     tell whether it has the whole answer: ``length`` counts its Unicode code points, ``sha256`` is the hexadecimal
@@ -135,6 +137,8 @@ class RunFailed(_Event, frozen=True, gc=False, tag="run_failed"):
 class AgentStarted(_Event, frozen=True, gc=False, tag="agent_started"):
     """A sub-agent was called. ``agent`` is the new invocation; ``call_id`` is the parent's tool call that made it.
 
+    ``answers``: what it says is its parent's answer, if it does not fail.
+
     ``continues`` is the ended invocation that this one goes on from, because more came from an agent that had ended.
     """
 
@@ -142,6 +146,7 @@ class AgentStarted(_Event, frozen=True, gc=False, tag="agent_started"):
     parent: str = ROOT
     call_id: str | None = None
     remote: Remote | None = None
+    answers: bool = False
     continues: str | None = None
     origin_id: str = ""
     ref_origin_id: str = ""
@@ -158,6 +163,12 @@ class AgentFailed(_Event, frozen=True, gc=False, tag="agent_failed"):
 
     code: str
     message: str
+
+
+class RemoteKnown(_Event, frozen=True, gc=False, tag="remote_known"):
+    """The agent works elsewhere, and it is known by now where: in which context, as which task."""
+
+    remote: Remote
 
 
 # --- messages ----------------------------------------------------------------------------------------------------
@@ -394,6 +405,7 @@ Event = (
     | AgentStarted
     | AgentFinished
     | AgentFailed
+    | RemoteKnown
     | MessageStarted
     | TextDelta
     | MessageFinished

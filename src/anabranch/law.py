@@ -25,6 +25,7 @@ from .events import (
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
+    RemoteKnown,
     Routed,
     RunFailed,
     RunFinished,
@@ -84,7 +85,7 @@ SUBJECT: dict[type[Any], tuple[str, str]] = {
     ActivityDelta: (ACTIVITY, "activity_id"),
     Interrupted: (INTERRUPT, "interrupt_id"),
     InterruptResolved: (INTERRUPT, "interrupt_id"),
-    **dict.fromkeys((StateSnapshot, StateDelta, Routed, UsageReported, Custom, Unknown), (SCOPE, "agent")),
+    **dict.fromkeys((StateSnapshot, StateDelta, RemoteKnown, Routed, UsageReported, Custom, Unknown), (SCOPE, "agent")),
 }
 """Which part an event is about: its kind, and the field that holds its id. In ``SCOPE`` are the events about no part,
 which pass wherever their agent is."""

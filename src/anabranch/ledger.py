@@ -6,11 +6,11 @@ that was rebuilt knows what the first one knew.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from . import events as ev
-from .law import ABSENT, CALL, CLOSED, DONE, MESSAGE, OPEN, OPENERS, UNLAWFUL
+from .answering import Answering
+from .law import ABSENT, CALL, DONE, MESSAGE, OPEN, OPENERS, UNLAWFUL
 from .parts import Part, Parts
 
 _MOST = 2**53 - 1  # token counts stay numbers that every JSON reader can hold
@@ -27,7 +27,8 @@ class Ledger:
         self.shown = False
         """Whether some message has text."""
         self._usage: dict[str, ev.Usage] = {}
-        self._candidates: list[Part] = []
+        self._answering = Answering(self.parts)
+        self.answer = self._answering.answer
 
     # --- effects -----------------------------------------------------------------------------------------------
 
@@ -71,9 +72,7 @@ class Ledger:
         match event:
             case ev.MessageStarted() if event.role == "assistant":
                 self.parts.turns[part.agent] = part
-                if part.owner == ev.ROOT:
-                    part.text = []
-                    self._candidates.append(part)
+                self._answering.message(part)
             case ev.MessageFinished() if event.phase != "answer":
                 part.text = None
             case ev.ToolCallStarted():
@@ -81,8 +80,11 @@ class Ledger:
                     self.parts.turns[part.agent] = turn
             case ev.AgentStarted():
                 self.parts.barred.discard(part.id)
-            case ev.AgentFailed() if event.code == UNLAWFUL:
-                self.parts.barred.add(part.id)
+                self._answering.agent(part)
+            case ev.AgentFailed():
+                self._answering.failed(part)
+                if event.code == UNLAWFUL:
+                    self.parts.barred.add(part.id)
             case ev.ToolReturned():
                 self.parts.turns.pop(part.agent, None)  # the model's next words are another turn
 
@@ -97,15 +99,6 @@ class Ledger:
     def usage(self) -> tuple[ev.Usage, ...]:
         """Tokens spent, by model."""
         return tuple(self._usage.values())
-
-    def answer(self) -> ev.Answer | None:
-        """The answer, once every message is finished."""
-        parts = [part for part in self._candidates if part.text is not None and part.state == CLOSED]
-        if not parts:
-            return None
-        text = "".join(piece for part in parts for piece in part.text or ())
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        return ev.Answer(message_ids=tuple(part.public for part in parts), length=len(text), sha256=digest)
 
     def pending(self) -> tuple[str, ...]:
         """The finished calls that wait for the client to execute them, once everything open was closed."""

@@ -155,6 +155,15 @@ class Parts:
                     lanes.add(part.id)
         return within
 
+    def lanes(self, part: Part) -> list[Part]:
+        """The invocations that ``part`` was opened in, innermost first, without the root."""
+        lanes: list[Part] = []
+        lane = self.named(part.home, AGENT)
+        while lane is not None:
+            lanes.append(lane)
+            lane = self.named(lane.start.parent, AGENT)
+        return lanes
+
     def is_live(self, part: Part) -> bool:
         """Whether the invocation that ``part`` belongs to has not ended."""
         lane = self.lane(part.agent)

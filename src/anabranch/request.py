@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .events import Part
+from .events import Part, Remote
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,11 +62,27 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     payload: Any = None
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A question that a run left open. ``origin_id`` is what its source calls it.
+
+    ``agent`` is the invocation that asks and ``name`` what it is called, ``call_id`` the tool call of the root agent
+    that it works for, as its source calls it. ``remote`` is the task that waits for the answer.
+    """
+
+    interrupt_id: str
+    origin_id: str = ""
+    agent: str = ""
+    name: str = ""
+    call_id: str = ""
+    message: str = ""
+    remote: Remote | None = None
+
+
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything a source is given. ``run_id`` and ``thread_id`` are the caller's when it named them.
 
     A sink fills in what the caller sent. The middle then makes ``messages`` the whole conversation, as the server knows
-    it, and sets ``news``, ``memory_key`` and the source's own ids in ``resume``.
+    it, and sets ``news``, ``memory_key``, ``asked``, ``contexts`` and the source's own ids in ``resume``.
     """
 
     run_id: str
@@ -78,6 +94,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: Any = None
     context: tuple[dict[str, Any], ...] = ()
     resume: tuple[Resume, ...] = ()
+    asked: tuple[Asked, ...] = ()
+    """The questions that are open when ``resume`` answers some of them."""
+    contexts: dict[str, str] = {}
+    """In which context remote agents, by name, spoke in this conversation; ``""`` is the agent of the run itself."""
     options: Any = None
     """What the protocol lets a caller pass through unread (AG-UI ``forwardedProps``)."""
     parent_run_id: str | None = None

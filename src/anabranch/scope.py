@@ -44,8 +44,16 @@ class Scope:
         """Emit ``event``, whose ``agent`` is relative to this scope."""
         self._emit(under(self.agent, event))
 
-    def lane(self, name: str, *, id: str = "", call_id: str | None = None, remote: Remote | None = None) -> Lane:
-        """Announce a sub-agent called ``name`` and return its scope.
+    def lane(
+        self,
+        name: str,
+        *,
+        id: str = "",
+        call_id: str | None = None,
+        remote: Remote | None = None,
+        answers: bool = False,
+    ) -> Lane:
+        """Announce a sub-agent called ``name`` and return its scope. ``answers``: what it says is this agent's answer.
 
         ``id`` is its local id. The default is one that this scope has not used: the name, then ``name 2`` and so on.
         Whoever gives ids, or opens lanes of one agent through several scopes, gives different ones to lanes that may be
@@ -53,7 +61,11 @@ class Scope:
         start afresh.
         """
         lane = Lane(self._emit, join(self.agent, self._take(id) if id else self._fresh(name)))
-        self._emit(AgentStarted(agent=lane.agent, name=name, parent=self.agent, call_id=call_id, remote=remote))
+        self._emit(
+            AgentStarted(
+                agent=lane.agent, name=name, parent=self.agent, call_id=call_id, remote=remote, answers=answers
+            )
+        )
         return lane
 
     def _fresh(self, name: str) -> str:

@@ -14,31 +14,24 @@ from typing import Any, Literal, cast
 import msgspec
 
 from . import events as ev
-from .request import Message, ToolCall
+from .request import Asked, Message, ToolCall
 
 _ROLES = frozenset({"developer", "system", "user"})
 _encode = msgspec.json.Encoder().encode
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A question that a run left open. ``origin_id`` is what its source calls it, ``agent`` who asks."""
-
-    interrupt_id: str
-    origin_id: str = ""
-    agent: str = ""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run left behind: its messages in order, ids of messages that are void, open questions.
 
     ``stand_ins`` are the ids of those tool messages that say, in the client's place, that a call left to it has failed.
-    If the client has a result after all, that one counts.
+    If the client has a result after all, that one counts. ``contexts`` are those of remote agents, by name.
     """
 
     messages: tuple[Message, ...] = ()
     void: tuple[str, ...] = ()
     asked: tuple[Asked, ...] = ()
     stand_ins: tuple[str, ...] = ()
+    contexts: dict[str, str] = {}
 
 
 class Transcript:
@@ -52,6 +45,8 @@ class Transcript:
         """Who made a call, by the call's id."""
         self._void: list[str] = []
         self._asked: dict[str, Asked] = {}
+        self._agents: dict[str, ev.AgentStarted] = {}
+        self._contexts: dict[str, str] = {}
 
     def feed(self, event: ev.Event) -> None:
         """Take the next event."""
@@ -79,6 +74,7 @@ class Transcript:
             void=tuple(void),
             asked=tuple(self._asked.values()),
             stand_ins=tuple(stand_ins),
+            contexts=dict(self._contexts),
         )
 
     # --- messages ----------------------------------------------------------------------------------------------
@@ -155,11 +151,39 @@ class Transcript:
                 if result := caller.results.pop(id, None):
                     self._void.append(result.id)
 
-    # --- questions ---------------------------------------------------------------------------------------------
+    # --- agents and questions ----------------------------------------------------------------------------------
+
+    def _agent_started(self, event: ev.AgentStarted) -> None:
+        self._agents[event.agent] = event
+
+    def _remote_known(self, event: ev.RemoteKnown) -> None:
+        if event.remote.context_id:
+            # The first one goes on from the run before; an agent that was asked twice at once has another beside it.
+            self._contexts.setdefault(self._name(event.agent), event.remote.context_id)
 
     def _interrupted(self, event: ev.Interrupted) -> None:
         id = event.interrupt_id
-        self._asked[id] = Asked(interrupt_id=id, origin_id=event.origin_id, agent=event.agent)
+        self._asked[id] = Asked(
+            interrupt_id=id,
+            origin_id=event.origin_id,
+            agent=event.agent,
+            name=self._name(event.agent),
+            call_id=self._root_call(event),
+            message=event.message or "",
+            remote=event.remote,
+        )
+
+    def _name(self, agent: str) -> str:
+        started = self._agents.get(agent)
+        return started.name if started else ""
+
+    def _root_call(self, event: ev.Interrupted) -> str:
+        """What the root's source calls the call of it that the question came up in."""
+        agent, call_id = event.agent, event.call_id
+        while lane := self._agents.get(agent):
+            agent, call_id = lane.parent, lane.call_id
+        caller = self._callers.get(call_id or "")
+        return caller.calls[call_id].origin_id if caller and call_id else ""
 
     def _interrupt_resolved(self, event: ev.InterruptResolved) -> None:
         self._asked.pop(event.interrupt_id, None)  # or it is an earlier run's

@@ -14,7 +14,7 @@ from ..errors import Conflict
 from ..request import Resume, RunRequest
 from ._base import OnDisconnect, RunRecord
 from .machine import Status
-from .threads import Place, Turn, conversation, place
+from .threads import Place, Turn, contexts, conversation, place
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -73,6 +73,8 @@ class Asking:
             messages=(*rules, *found.history, *found.given),
             news=len(found.given),
             resume=_named(asked.resume, answered),
+            asked=answered.outcome.asked if answered and answered.outcome else (),
+            contexts=contexts(turns, found.parent),
             memory_key=memory_key(record),
         )
         return Planned(record, found, request)

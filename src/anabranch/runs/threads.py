@@ -90,6 +90,16 @@ def conversation(turns: Sequence[Turn], key: str | None = None) -> tuple[Message
     return tree.told(tree.path(run)) if turns else ()
 
 
+def contexts(turns: Sequence[Turn], key: str | None) -> dict[str, str]:
+    """Where remote agents spoke on the way to the run ``key``, the newest context of each name."""
+    runs = {turn.record.key: turn for turn in turns}
+    found: dict[str, str] = {}
+    while key is not None and (turn := runs.get(key)) is not None:
+        found = (turn.outcome.contexts if turn.outcome else {}) | found
+        key = turn.record.parent
+    return found
+
+
 # --- the client's copy -----------------------------------------------------------------------------------------------
 
 

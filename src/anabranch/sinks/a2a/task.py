@@ -173,7 +173,8 @@ class _Artifact:
             return self._head | {"parts": parts or [NOTHING]}
         about = metadata.get(EXTENSION, {})
         own = [part for part in parts if EXTENSION not in part.get("metadata", {})]
-        if about.get("kind") not in _ROOTS or "agent" in about or "role" in about or not own:
+        is_root = about.get("agent", {"answers": True}).get("answers")
+        if about.get("kind") not in _ROOTS or not is_root or "role" in about or not own:
             return None
         hidden = {"metadata": {NAMESPACE: metadata[NAMESPACE]} if NAMESPACE in metadata else None, "extensions": None}
         head = self._head | hidden | {"parts": own}

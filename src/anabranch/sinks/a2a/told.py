@@ -20,7 +20,7 @@ class Told(msgspec.Struct, forbid_unknown_fields=True):
     context_id: str
     since_ms: int
     """When the task began to work."""
-    agents: dict[str, dict[str, str]]
+    agents: dict[str, dict[str, Any]]
     """What is said of each sub-agent, by invocation."""
     waiting: dict[str, dict[str, Any]]
     """Texts that have opened and say nothing yet, and how their artifacts will begin."""

@@ -143,7 +143,8 @@ class Writer:
 
     def _message_started(self, fact: ev.MessageStarted) -> list[Payload]:
         role = fact.role if fact.role in _OTHERS else ""
-        if self._attributed or not (fact.agent or role):
+        is_answer = not role and (not fact.agent or self._answers(fact.agent))
+        if self._attributed or is_answer:
             artifact = self._artifact(fact.agent, fact.message_id, "message", fact.name or "", role=role)
             if fact.phase != "undetermined":
                 artifact["metadata"] = artifact.get("metadata", {}) | {NAMESPACE: {"phase": fact.phase}}
@@ -207,8 +208,13 @@ class Writer:
     def _agent_started(self, fact: ev.AgentStarted) -> list[Payload]:
         said = {"id": fact.agent, "name": fact.name, "parent": fact.parent, "callId": fact.call_id or ""}
         said |= {"continues": fact.continues or ""}
-        agent = self.told.agents[fact.agent] = {field: value for field, value in said.items() if value}
+        answers = {"answers": True} if fact.answers and self._answers(fact.parent) else {}
+        agent = self.told.agents[fact.agent] = {field: value for field, value in said.items() if value} | answers
         return self._fact(agent=agent)
+
+    def _answers(self, agent: str) -> bool:
+        """Whether what ``agent`` says may be the task's answer, and is for every client."""
+        return not agent or bool(self.told.agents.get(agent, {}).get("answers"))
 
     def _agent_finished(self, fact: ev.AgentFinished) -> list[Payload]:
         return self._fact(agent={"id": fact.agent, "outcome": fact.outcome})

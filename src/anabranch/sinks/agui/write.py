@@ -114,10 +114,14 @@ class Writer:
     def _agent_started(self, fact: ev.AgentStarted) -> list[Payload]:
         self.told.names[fact.agent] = fact.name
         parents = {"parentSubagentRunId": fact.parent or None, "parentToolCallId": fact.call_id}
+        ours = {"continues": fact.continues, "answers": fact.answers or None}
         if self._native:
-            return [self._of(fact, "SUBAGENT_STARTED", {"continues": fact.continues}, name=fact.name, **parents)]
+            return [self._of(fact, "SUBAGENT_STARTED", ours, name=fact.name, **parents)]
         label = self.told.lanes[fact.agent] = self._label(fact.agent, "")
-        return [self._of(fact, "STEP_STARTED", parents | {"continues": fact.continues}, stepName=label)]
+        return [self._of(fact, "STEP_STARTED", parents | ours, stepName=label)]
+
+    def _remote_known(self, fact: ev.RemoteKnown) -> list[Payload]:
+        return []  # where agents work is no client's concern
 
     def _agent_finished(self, fact: ev.AgentFinished) -> list[Payload]:
         if not self._native:
