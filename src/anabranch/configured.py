@@ -7,19 +7,23 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from .auth import outgoing
-from .config import Agent, CancelAfter, Config
+from .config import Agent, CancelAfter, Config, Model, Supervisor
 from .errors import ConfigError, MissingExtra
 from .runs._base import OnDisconnect
 from .sources._base import Source
 from .sources.python import PythonSource
+
+if TYPE_CHECKING:
+    from .supervisor.routing import Mode
+    from .supervisor.source import Delegated
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -138,21 +142,55 @@ def _require_aiohttp(extra: str) -> None:
 
 @_at("supervisor")
 def _supervisor(config: Config, sources: Mapping[str, Source]) -> Source:
-    from .sources.langgraph import LangGraphSource
-    from .sources.langgraph.reasoning import chat_model
-    from .supervisor.delegate import delegate
-    from .supervisor.graph import supervisor_graph
+    from .supervisor.source import Delegated, SupervisorSource
 
     assert config.supervisor is not None and config.model is not None
-    model = config.model
-    key = _secret(("model", "api_key_env"), model.api_key_env) if model.api_key_env else "none"
-    options = {} if model.temperature is None else {"temperature": model.temperature}
-    tools = [
-        delegate(name, sources[name], description=config.agents[name].description, url=config.agents[name].a2a or "")
+    agents = [
+        Delegated(
+            name=name,
+            source=sources[name],
+            aliases=tuple(config.agents[name].aliases),
+            description=config.agents[name].description,
+            url=config.agents[name].a2a or "",
+        )
         for name in config.supervisor.agents
     ]
+    graph = _graph(config, config.supervisor, config.model, agents)
+    routing = config.supervisor.routing
+    mode: Mode = ("on" if routing else "off") if isinstance(routing, bool) else routing
+    return SupervisorSource(agents, graph, mode=mode, name="supervisor")
+
+
+def _graph(config: Config, supervisor: Supervisor, model: Model, agents: Sequence[Delegated]) -> Any:
+    """Makes the supervisor's graph, when it is first needed."""
+    from .sources.langgraph.reasoning import chat_model
+    from .supervisor.answers import forwarding, forwards
+    from .supervisor.delegate import delegate, tool_name
+    from .supervisor.graph import supervisor_graph
+    from .supervisor.memory import memory
+
+    key = _secret(("model", "api_key_env"), model.api_key_env) if model.api_key_env else "none"
+    options = {} if model.temperature is None else {"temperature": model.temperature}
     chat = chat_model(name=model.name, base_url=model.base_url, api_key=key, **options)
-    return LangGraphSource(supervisor_graph(chat, tools, config.supervisor.instructions), name="supervisor")
+    names = [tool_name(agent.name) for agent in agents]
+    policy = supervisor.answer
+    tools = [
+        delegate(
+            agent.name,
+            agent.source,
+            description=agent.description,
+            url=agent.url,
+            answers=lambda state: forwards(policy, state, names),
+        )
+        for agent in agents
+    ]
+
+    async def make() -> Any:
+        checkpointer = await memory(config.storage)
+        middleware = [forwarding(policy, names)]
+        return supervisor_graph(chat, tools, supervisor.instructions, middleware=middleware, checkpointer=checkpointer)
+
+    return make
 
 
 def _secrets(section: Mapping[str, Any]) -> Iterator[str]:

@@ -96,6 +96,8 @@ class SourceError(AnabranchError):
 
     side: Side = "source"
     code = "agent_failed"
+    unsent = False
+    """Whether the agent was asked nothing: another one may be asked in its place."""
 
 
 class ServerError(AnabranchError):

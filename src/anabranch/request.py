@@ -74,7 +74,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agent: str = ""
     name: str = ""
     call_id: str = ""
+    reason: str = ""
     message: str = ""
+    schema: Any = None
     remote: Remote | None = None
 
 

@@ -167,9 +167,11 @@ class Transcript:
             interrupt_id=id,
             origin_id=event.origin_id,
             agent=event.agent,
-            name=self._name(event.agent),
+            name=str((event.metadata or {}).get("agent") or self._name(event.agent)),
             call_id=self._root_call(event),
+            reason=event.reason,
             message=event.message or "",
+            schema=event.schema,
             remote=event.remote,
         )
 

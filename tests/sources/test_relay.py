@@ -13,6 +13,7 @@ from anabranch.events import (
     AgentFinished,
     AgentStarted,
     Event,
+    Interrupted,
     MessageFinished,
     MessageReset,
     MessageStarted,
@@ -203,14 +204,23 @@ async def test_a_failure_is_returned_and_ends_the_lane(
     assert events[-1] == AgentFailed(agent="inner", code=failed.code, message=failed.message)
 
 
+QUESTION = Interrupted(interrupt_id="q", reason="input", message="Which?")
+
+
 @pytest.mark.parametrize(("outcome", "lane"), [("interrupted", "suspended"), ("cancelled", "cancelled")])
 async def test_another_end_is_told_as_what_it_is(outcome: Any, lane: str) -> None:
     async def agent(request: RunRequest) -> Items:
         yield "hello"
+        if outcome == "interrupted":
+            yield QUESTION
         yield RunFinished(outcome=outcome)
 
     answer, events = await relayed(agent)
-    assert answer == Relayed("hello", suspended=outcome == "interrupted")
+    assert answer.text == "hello"
+    if outcome == "interrupted":  # it is the caller's to ask
+        assert answer == Relayed("hello", asked=(QUESTION,)) and QUESTION not in events
+    else:
+        assert answer.failed is not None and answer.failed.code == "agent_cancelled"
     assert events[-1] == AgentFinished(agent="inner", outcome=lane)  # type: ignore[arg-type]  # one of the outcomes
 
 

@@ -17,7 +17,7 @@ model: {{name: scripted, base_url: "{model}/v1"}}
 agents:
   komodor: {{a2a: "http://127.0.0.1:{port}", timeout: {{first_byte: 2s, idle: 2s}}}}
   argocd: {{a2a: "{argocd}"}}
-supervisor: {{agents: [komodor, argocd]}}
+supervisor: {{agents: [komodor, argocd], routing: off}}
 storage: "{storage}"
 server: {{port: {own}}}
 """

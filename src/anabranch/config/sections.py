@@ -52,6 +52,7 @@ class Agent(Section, frozen=True):
     openai: str | None = None
     python: str | None = None
     description: str = ""
+    aliases: list[str] = []
     model: str | None = None
     api_key_env: str | None = None
     instructions: str = ""
@@ -63,10 +64,16 @@ class Agent(Section, frozen=True):
 
 
 class Supervisor(Section, frozen=True):
-    """The built-in supervisor: a deep agent that delegates to the named A2A agents."""
+    """The built-in supervisor: a deep agent that delegates to the named A2A agents.
+
+    ``routing``: whether a request may go past its model to the agents that it names; ``answer``: whether what they say
+    is the answer as it is. YAML reads ``on`` and ``off`` as true and false.
+    """
 
     agents: list[str]
     instructions: str = ""
+    routing: Literal[True, False, "on", "off", "explicit"] = "on"
+    answer: Literal["auto", "forward", "synthesize"] = "auto"
     on_disconnect: OnDisconnect = "continue"
 
 

@@ -19,6 +19,7 @@ from ..errors import SourceError, describe, scrub
 from ..events import (
     ROOT,
     Event,
+    Interrupted,
     MessageFinished,
     MessageReset,
     PartAdded,
@@ -35,15 +36,17 @@ logger = logging.getLogger("anabranch")
 
 
 class Relayed(msgspec.Struct, frozen=True):
-    """How a relayed agent ended: its root text, exact, and the failure if there was one.
+    """How a relayed agent ended: its root text, exact, and the failure if there was one, or what it asks.
 
     The text is that of its messages in the order they began, without those that were voided or only told of progress.
-    An agent that answered with data only has that as its text, as JSON.
+    An agent that answered with data only has that as its text, as JSON. ``asked`` are its questions, which nobody was
+    told yet: they are for the user, by way of who called it. ``unsent``: it failed before anything was sent to it.
     """
 
     text: str
     failed: RunFailed | None = None
-    suspended: bool = False
+    asked: tuple[Interrupted, ...] = ()
+    unsent: bool = False
 
 
 async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
@@ -81,10 +84,12 @@ async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
     if isinstance(ended, RunFailed):
         ended = RunFailed(code=ended.code, message=scrub(ended.message), retryable=ended.retryable)
         lane.fail(ended.code, ended.message)
-        return Relayed(taken.text, ended)
+        return Relayed(taken.text, ended, unsent=getattr(error, "unsent", False))
     suspended = ended.outcome == "interrupted"
     lane.finish("suspended" if suspended else ended.outcome)
-    return Relayed(taken.text, suspended=suspended)
+    if ended.outcome == "cancelled":
+        return Relayed(taken.text, RunFailed(code="agent_cancelled", message="The agent cancelled its task."))
+    return Relayed(taken.text, asked=tuple(taken.asked) if suspended else ())
 
 
 class _Taken:
@@ -94,12 +99,15 @@ class _Taken:
         self._lane = lane
         self._texts: dict[str, list[str]] = {}
         self._data: list[Any] = []
+        self.asked: list[Interrupted] = []
         self.ended: RunFinished | RunFailed | None = None
 
     def all(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, RunFinished | RunFailed):
                 self.ended = self.ended or event
+            elif isinstance(event, Interrupted):
+                self.asked.append(event)
             elif not isinstance(event, RunStarted):
                 if event.agent == ROOT:
                     self._note(event)

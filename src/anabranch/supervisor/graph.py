@@ -17,8 +17,18 @@ several at once when their questions do not depend on each other. The user reads
 repeat it: sum up, compare, and say what follows from it. Say plainly when an agent failed."""
 
 
-def supervisor_graph(model: BaseChatModel, tools: Sequence[BaseTool], instructions: str = "") -> Any:
-    """A compiled deepagents graph with ``tools``, a plan, and errors of tools as results instead of exceptions."""
+def supervisor_graph(
+    model: BaseChatModel,
+    tools: Sequence[BaseTool],
+    instructions: str = "",
+    *,
+    middleware: Sequence[Any] = (),
+    checkpointer: Any = None,
+) -> Any:
+    """A compiled deepagents graph with ``tools``, a plan, and errors of tools as results instead of exceptions.
+
+    Without a ``checkpointer`` it cannot go on after a question.
+    """
     try:
         from deepagents import create_deep_agent
         from langchain.agents.middleware import TodoListMiddleware
@@ -28,7 +38,8 @@ def supervisor_graph(model: BaseChatModel, tools: Sequence[BaseTool], instructio
         model=model,
         tools=list(tools),
         system_prompt=instructions or _INSTRUCTIONS,
-        middleware=[TodoListMiddleware(), tool_errors()],
+        middleware=[TodoListMiddleware(), tool_errors(), *middleware],
+        checkpointer=checkpointer,
     )
 
 

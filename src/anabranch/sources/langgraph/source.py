@@ -6,7 +6,7 @@ runner's, which closes the generator that ``open`` returns; that stops the graph
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar, Token
 from typing import Any
@@ -27,15 +27,18 @@ _NOWHERE = (
 class LangGraphSource:
     """Runs ``graph`` (anything with LangGraph's ``astream``: create_agent, create_deep_agent, a compiled StateGraph).
 
-    Inside its nodes and tools ``anabranch.current()`` is the agent that runs there. The graph's own recursion limit
+    Inside its nodes and tools ``anabranch.current()`` is the agent that runs there, and their config has what
+    ``configurable`` makes of the request. The graph's own recursion limit
     holds. Raises ``MissingExtra`` when a run is opened and langgraph is not installed.
     """
 
     kind = "langgraph"
     dump = staticmethod(tape.dump)
 
-    def __init__(self, graph: Any, *, name: str = "") -> None:
-        self._graph = graph
+    def __init__(
+        self, graph: Any, *, name: str = "", configurable: Callable[[RunRequest], Mapping[str, Any]] = lambda _: {}
+    ) -> None:
+        self._graph, self._configurable = graph, configurable
         self.name = name or str(getattr(graph, "name", "") or "")
 
     def settings(self, request: RunRequest) -> dict[str, Any]:
@@ -56,7 +59,8 @@ class LangGraphSource:
         from ._memory import NOTHING, given
         from .guard import ModelGuard
 
-        config = {"configurable": {"thread_id": request.memory_key or request.thread_id}, "callbacks": [ModelGuard()]}
+        known = {**self._configurable(request), "thread_id": request.memory_key or request.thread_id}
+        config = {"configurable": known, "callbacks": [ModelGuard()]}
         with apart:
             asked, told = await given(self._graph, request, config)
         if told:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ...errors import AnabranchError
@@ -256,6 +257,21 @@ class LangGraphTranslator:
             out.append(question)
 
 
+REMOTE = "anabranch_remote"
+"""In the value of an interrupt: where the task runs that asks, by which the value is a question of a remote agent."""
+
+
+def _remote_question(lane: Lane, call: Call | None, id: str, said: dict[str, Any]) -> Interrupted:
+    """A question that a tool passes on: the fields of an ``Interrupted``, its ``remote`` under ``REMOTE``."""
+    fields = {field: said.get(field) for field in ("reason", "message", "schema", "expires_at", "metadata")}
+    return msgspec.convert(
+        fields
+        | {"interrupt_id": id, "remote": said[REMOTE], "call_id": call.id if call else None}
+        | {"agent": lane.path, "type": "interrupted"},
+        Interrupted,
+    )
+
+
 def _question(lane: Lane, call: Call | None, interrupt: Any) -> Interrupted:
     """An interrupt of LangGraph's own form, or that of its human-in-the-loop middleware."""
     if not isinstance(interrupt, dict):
@@ -263,6 +279,8 @@ def _question(lane: Lane, call: Call | None, interrupt: Any) -> Interrupted:
         interrupt = {field: attribute(interrupt, field) for field in fields}
     value = plain(interrupt["value"], as_it_is)
     said = value if isinstance(value, dict) else {"message": value}
+    if isinstance(said.get(REMOTE), dict):
+        return _remote_question(lane, call, interrupt["id"], said)
     message, reason, schema = said.get("message"), said.get("reason"), plain(interrupt.get("response_schema"), as_it_is)
     if requests := [request for request in listed(said.get("action_requests")) if isinstance(request, dict)]:
         reason = "tool_call"
