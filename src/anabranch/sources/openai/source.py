@@ -29,8 +29,9 @@ class OpenAISource:
     It gets the whole conversation with each run, after ``instructions``; nothing is kept here. Tools that the client
     offers are offered to the model, beside ``options["tools"]``, and are the client's to execute. ``options`` go into
     each request as they are (``temperature``, ``max_tokens``, ``tool_choice``...), ``api_key`` as a bearer token, and
-    ``headers`` too, and so does what ``forward`` gives when a run begins. Times are in seconds, and there is no limit to the whole: ``connect_s`` to get a connection,
-    ``first_byte_s`` until the first byte of the answer, ``idle_s`` between bytes afterwards (a comment counts). An
+    ``headers`` and what ``forward`` gives when a run begins, too. Times are in seconds, and there is no limit to the
+    whole: ``connect_s`` to get a connection, ``first_byte_s`` until the first byte of the answer, ``idle_s`` between
+    bytes afterwards (a comment counts). An
     endpoint that does not stream sends its first byte when it is done. ``pool`` limits the connections at once; 0 is no
     limit. Items are the raw ``data`` of the stream's events, as bytes, or the body of an answer that is no stream.
 
