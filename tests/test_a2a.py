@@ -330,17 +330,6 @@ async def _subscribe_at_any_moment(url: str, times: int) -> None:
     assert len(set(shown)) > 9
 
 
-@pytest.mark.slow
-async def test_a_slow_reader_gets_everything() -> None:
-    async with served(App({"count": counting(3000)})) as url, asyncio.timeout(50):
-        seen = []
-        async with streamed(url, "SendStreamingMessage", {"message": message()}) as stream:
-            async for each in stream:
-                seen.append(each)
-                await asyncio.sleep(0.002)  # noqa: TID251 - the reader's pace is what is tested
-    assert text_of(seen) == numbers(3000) and state_of(seen[-1]) == "COMPLETED"
-
-
 # --- interrupted -----------------------------------------------------------------------------------------------------
 
 

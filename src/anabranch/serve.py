@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib.util
 import logging
 import os
 import signal
@@ -183,7 +184,25 @@ def uvicorn_config(app: Any, **options: Any) -> uvicorn.Config:
         "server_header": False,
         "timeout_graceful_shutdown": _CLOSE_S,
     }
+    if importlib.util.find_spec("httptools") is not None:
+        settings["http"] = _http_without_trailers()
     return uvicorn.Config(app, **settings | options)
+
+
+def _http_without_trailers() -> Any:
+    """uvicorn's protocol, whose parser adds trailers to the headers of a request that has come whole.
+
+    Nothing in front of this server has checked those, so they are nobody's credentials.
+    """
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Http(HttpToolsProtocol):
+        def on_headers_complete(self) -> None:
+            super().on_headers_complete()
+            if not self.parser.should_upgrade():
+                self.headers = []  # the request has the other list
+
+    return Http
 
 
 def tune_gc() -> None:

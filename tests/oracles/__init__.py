@@ -65,8 +65,8 @@ def missing() -> str | None:
     """What the clients need that is not here, with the remedy."""
     if shutil.which("node") is None:
         return "needs node 20 or newer: install it with the system's package manager"
-    if not (_HERE / "node_modules" / "client059").is_dir():
-        return "needs the official AG-UI clients: make setup"
+    if not all((_HERE / "node_modules" / name).is_dir() for name in ("client059", "a2a03")):
+        return "needs the official AG-UI and A2A clients: make setup"
     return None
 
 

@@ -65,6 +65,37 @@ def test_sub_agents_are_told_as_the_client_wants_it() -> None:
     assert "SUBAGENT_STARTED" not in types("--profile", "older")
 
 
+def test_the_frames_of_an_a2a_client_are_those_of_its_version(file: Path) -> None:
+    status, lines, said = replay(file, "--to", "a2a")
+    assert (status, said) == (0, "")
+    assert [line["id"] for line in lines] == ["r1:1.0", "r1:1.1", "r1:3.0", "r1:4.0", "r1:5.0", "r1:6.0"]
+    results = [line["data"]["result"] for line in lines]
+    updates = [result["artifactUpdate"] for result in results if "artifactUpdate" in result]
+    assert "".join(part["text"] for update in updates for part in update["artifact"]["parts"]) == "Hello"
+    assert results[0]["task"]["status"]["timestamp"] == "1970-01-01T00:00:01.000Z"
+    assert results[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    older = [line["data"]["result"] for line in replay(file, "--to", "a2a", "--profile", "older")[1]]
+    assert [result["kind"] for result in older] == ["task", "status-update", *["artifact-update"] * 3, "status-update"]
+    assert (older[-1]["status"]["state"], older[-1]["final"]) == ("completed", True)
+
+
+@pytest.mark.parametrize("profile", ["modern", "older"])
+def test_an_a2a_client_is_told_who_said_what_when_it_asks(profile: str) -> None:
+    plain, told = (
+        replay(SUPERVISOR, "--to", "a2a", "--profile", profile, *options)[1]
+        for options in ((), ("--subagents", "native"))
+    )
+    assert len(told) > len(plain) > 2
+    assert "attribution" in json.dumps(told) and "attribution" not in json.dumps(plain)
+
+
+def test_what_an_a2a_client_is_told_can_be_read_and_replayed_again() -> None:
+    _, told, _ = replay(SUPERVISOR, "--to", "a2a")
+    answer = b"".join(b"data: %b\n\n" % json.dumps(line["data"]).encode() for line in told)
+    status, lines, said = replay("-", "--source", "a2a", given=answer)
+    assert (status, lines[-1]["event"]["type"], said) == (0, "run_finished", "")
+
+
 def test_a_captured_answer_is_replayed() -> None:
     path = RECORDINGS / "openai-captured-with-curl.txt"
     status, lines, said = replay("--source", "openai", path, "--to", "agui")
@@ -105,7 +136,8 @@ def test_no_escape_sequence_of_a_file_reaches_the_terminal() -> None:
         (("no-such-file",), b"", "No such file"),
         ((), b"", "Missing argument"),
         (("-", "--source", "nat"), b"", "nat"),
-        (("-", "--to", "a2a"), b"", "a2a"),
+        (("-", "--to", "acp"), b"", "acp"),
+        (("-", "--to", "a2a", "--subagents", "steps"), b"", "A2A has no steps"),
         (("-", "--to", "agui", "--subagents", "all"), b"", "all"),
         (("-", "--source", "a2a"), tape_of(*HELLO)[0], "stdin:1: it was recorded from python; give `--source python`"),
         (("-",), b"data: x\n\n", "give `--source` a2a or openai"),

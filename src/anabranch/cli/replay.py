@@ -11,6 +11,7 @@ from .chat.screen import visible
 
 if TYPE_CHECKING:
     from ..log._base import Entry
+    from ..sinks._base import Encoder
 
 
 def replay(
@@ -23,31 +24,33 @@ def replay(
         typer.Option(help="What it was recorded from. A recording says so itself, a captured answer does not."),
     ] = None,
     to: Annotated[
-        Literal["events", "agui"], typer.Option(help="The run's log entries, or the frames of an AG-UI client.")
+        Literal["events", "agui", "a2a"],
+        typer.Option(help="The run's log entries, or the frames of an AG-UI or an A2A client."),
     ] = "events",
     profile: Annotated[
-        Literal["modern", "older"], typer.Option(help="With --to agui: a client of AG-UI 1.0, or one before it.")
+        Literal["modern", "older"],
+        typer.Option(help="With --to agui or a2a: a client of version 1.0, or one before it (A2A: 0.3)."),
     ] = "modern",
     subagents: Annotated[
         Literal["native", "steps"] | None,
-        typer.Option(help="With --to agui: how sub-agents are told; by default as the profile wants it."),
+        typer.Option(
+            help="How sub-agents are told: with --to agui, by default as the profile wants it; with --to a2a, native is"
+            " a client that asks who said what, and by default they are not told."
+        ),
     ] = None,
 ) -> None:
     """Replay a recorded run: exit 0 when it was read to its end (however the run ended), 1 when it could not be."""
     import msgspec
 
     from ..errors import ConfigError
-    from ..sinks.agui.encode import AguiEncoder
-    from ..sinks.agui.profile import PROTOCOL_VERSION, Profile
     from ..tapes import replay as tapes
 
     name = "stdin" if file.name in ("-", "<stdin>", 0) else str(file.name)
     write = typer.get_binary_stream("stdout").write
     line = msgspec.json.Encoder().encode
     try:
+        encoder = None if to == "events" else _encoder(to, profile == "modern", subagents)
         run = tapes.replay(_lines(file, tapes.LINE_LIMIT), name, source)
-        client = Profile.negotiate(PROTOCOL_VERSION if profile == "modern" else None, subagents)
-        encoder = AguiEncoder(client) if to == "agui" else None
         for entry in run.entries():
             for frame in _events(entry) if encoder is None else _frames(encoder, entry):
                 write(line(frame) + b"\n")
@@ -60,6 +63,22 @@ def replay(
         _tell(f"{name}: it stops before the end of the run: {why}")
 
 
+def _encoder(to: str, modern: bool, subagents: Literal["native", "steps"] | None) -> Encoder:
+    """What writes for the client that the options say. Raises ``ConfigError``."""
+    from ..errors import ConfigError
+    from ..sinks.a2a import encode as a2a
+    from ..sinks.a2a.profile import Profile as A2aProfile
+    from ..sinks.agui.encode import AguiEncoder
+    from ..sinks.agui.profile import PROTOCOL_VERSION, Profile
+
+    if to == "agui":
+        return AguiEncoder(Profile.negotiate(PROTOCOL_VERSION if modern else None, subagents))
+    if subagents == "steps":
+        raise ConfigError("A2A has no steps: give `--subagents native`, or leave it out")
+    client = A2aProfile("1.0" if modern else "0.3", attributed=subagents == "native")
+    return a2a.A2aEncoder(client, a2a.Envelope.rpc("1"))
+
+
 def _lines(file: BinaryIO, limit: int) -> Iterator[bytes]:
     return iter(lambda: file.readline(limit + 1), b"")
 
@@ -68,7 +87,7 @@ def _events(entry: Entry) -> Iterator[dict[str, Any]]:
     yield {"seq": entry.seq, "event": entry.event}
 
 
-def _frames(encoder: Any, entry: Entry) -> Iterator[dict[str, Any]]:
+def _frames(encoder: Encoder, entry: Entry) -> Iterator[dict[str, Any]]:
     import msgspec
 
     from ..transports.sse import Parser

@@ -34,8 +34,8 @@ class Client:
 
     A connection carries one run for as long as it streams, so a limit of connections would make the next run wait
     without a word: ``pool=0``, the default of the source, has none, and how many runs there are is decided where they
-    are started. Cookies are not kept, because requests of different users share the pool, and redirects are not
-    followed, because they would carry the headers elsewhere.
+    are started. Cookies are not kept unless all requests are one user's (``one_user``), because those of different
+    users share the pool, and redirects are not followed, because they would carry the headers elsewhere.
 
     Each request has a connection of its own: one that idled may be closed by the peer just when it is used again, and
     then nobody knows whether the request was read. So only a failure to connect is tried again, which no peer saw.
@@ -55,6 +55,7 @@ class Client:
         first_byte_s: float,
         idle_s: float,
         pool: int,
+        one_user: bool = False,
     ) -> None:
         if wrong := [name for name, value in headers.items() if not _HEADER.fullmatch(f"{name}: {value}")]:
             flaw = "its name or value holds a character that no header may have, such as a line end"
@@ -65,6 +66,7 @@ class Client:
         self._headers = {**headers, "Accept-Encoding": "identity"}  # a compressing proxy holds small pieces back
         self._credentials = [word for value in headers.values() for word in value.split()[-1:] if len(word) > _WORD]
         self._connect_s, self._first_byte_s, self._pool = connect_s, first_byte_s, pool
+        self._one_user = one_user
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, url: str) -> Answer:
@@ -113,7 +115,7 @@ class Client:
             connector = http.TCPConnector(limit=self._pool, force_close=True)
             self._session = http.ClientSession(
                 connector=connector,
-                cookie_jar=http.DummyCookieJar(),
+                cookie_jar=http.CookieJar(unsafe=True) if self._one_user else http.DummyCookieJar(),
                 headers=self._headers,
                 trace_configs=[_telling(http.TraceConfig())],
             )

@@ -171,6 +171,25 @@ def test_a_part_of_the_oldest_clients_is_told_by_what_it_holds() -> None:
     assert legacy.params(asked)["message"]["parts"] == [{"text": "hi"}]
 
 
+def test_the_kind_of_a_part_decides_and_without_one_what_it_holds_must_be_one_thing() -> None:
+    for part, expected in (
+        ({"kind": "text", "text": "a", "data": {"x": 1}}, {"text": "a"}),
+        ({"kind": "data", "text": "a", "data": {"x": 1}}, {"data": {"x": 1}}),
+        ({"type": "file", "text": "a", "file": {"uri": "u"}}, {"url": "u"}),
+        ({"kind": "text", "file": {"uri": "u"}}, {}),
+        ({"text": "a", "data": None}, {"text": "a"}),
+        ({"text": "a", "data": {}}, {}),
+        ({"text": "a", "file": {"uri": "u"}}, {}),
+        ({"kind": "video", "text": "a", "metadata": {"m": 1}}, {"text": "a", "metadata": {"m": 1}}),
+    ):
+        assert legacy.params({"message": {"parts": [part]}})["message"]["parts"] == [expected], part
+
+
+def test_the_id_of_a_task_has_two_names() -> None:
+    assert legacy.params({"taskId": "t"}) == {"id": "t"} == legacy.params({"id": "t"})
+    assert legacy.params({"id": "t", "taskId": "u"})["id"] == "t"
+
+
 @pytest.mark.parametrize(
     "said",
     [

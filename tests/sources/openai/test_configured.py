@@ -62,9 +62,8 @@ async def test_trace_headers_and_those_that_it_lists_reach_the_endpoint(monkeypa
     config = CONFIG.replace("options:", "forward: [x-tenant]\n    options:")
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
     sent = {"traceparent": trace, "x_tenant": "blue", "x_other": "no", "authorization": "Bearer ann"}
-    async with raw(answer, None) as server:
-        async with served(App.from_config(parse(config.format(url=server.url)))) as url:
-            await ask(url, "POST", "/agui", body(), **sent)
+    async with raw(answer, None) as server, served(App.from_config(parse(config.format(url=server.url)))) as url:
+        await ask(url, "POST", "/agui", body(), **sent)
     (request,) = server.requests
     assert (request.headers["traceparent"], request.headers["x-tenant"]) == (trace, "blue")
     assert request.headers["authorization"] == "Bearer k" and "x-other" not in request.headers

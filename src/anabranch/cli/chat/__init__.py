@@ -1,4 +1,6 @@
-"""``anabranch chat``: an AG-UI client for a terminal and for a pipe.
+"""``anabranch chat``: a client of AG-UI servers and A2A agents, for a terminal and for a pipe.
+
+It reads AG-UI; what an A2A agent says is put into that by what our server has for it (``bridge``).
 
 | module | what | pure |
 |---|---|---|
@@ -11,7 +13,11 @@
 | ``question`` | an agent's question, and what is typed as its answer | yes |
 | ``terminal`` | draws a screen | |
 | ``trail`` | how far a run was followed, and how long it is looked for | |
-| ``client`` | HTTP: start, follow over lost connections, cancel | |
+| ``peer`` | what is asked, in whatever protocol | |
+| ``client`` | AG-UI over HTTP: start, follow over lost connections, cancel | |
+| ``bridge`` | what an A2A agent says, as AG-UI | yes |
+| ``a2a`` | an A2A agent: the ``a2a`` source asks it, follows it, cancels it | |
+| ``guess`` | a server of which nobody said what it speaks | |
 | ``output`` | where a run goes: verbatim text, JSON, a terminal | |
 | ``turn`` | one run from the question to the end, with Ctrl-C | |
 | ``session`` | the turns of one thread, signals, exit codes | |

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingExtra, scrub
 from .address import PROTOCOL_VERSION, Target
-from .trail import TERMINAL, Batch, ChatError, Ended, Lost, Trail, pauses
+from .trail import TERMINAL, Batch, ChatError, Ended, Lost, NotAgui, Trail, pauses
 
 if TYPE_CHECKING:
     import aiohttp
@@ -37,7 +37,8 @@ class Client:
     """Asks one server. Enter it for its connections. ``say`` is told what a user should know while they wait.
 
     A lost connection is tried again for ``patience_s`` without progress: after ``pause_s``, then ever more rarely.
-    ``headers`` go with every request and nowhere else: redirects are not followed. Raises ``MissingExtra`` where
+    ``headers`` go with every request and nowhere else: redirects are not followed. Cookies are kept, so that a server
+    knows again whom it has given one. Raises ``MissingExtra`` where
     aiohttp is not installed.
     """
 
@@ -53,7 +54,7 @@ class Client:
         self._target, self._headers, self._say = target, dict(headers or {}), say
         self._patience_s, self._pause_s = patience_s, pause_s
         self._secrets = [word for value in self._headers.values() for word in value.split()[-1:] if len(word) > _WORD]
-        self._http = _aiohttp()
+        self._http = needed_aiohttp()
         self._session: aiohttp.ClientSession | None = None
         self._stopping: set[str] = set()
 
@@ -61,7 +62,7 @@ class Client:
         # A connection that idled between two turns may be closed by the server just when it is used again.
         self._session = self._http.ClientSession(
             connector=self._http.TCPConnector(limit=0, force_close=True),
-            cookie_jar=self._http.DummyCookieJar(),
+            cookie_jar=self._http.CookieJar(unsafe=True),  # unsafe: also of a server that has no name
             headers=self._headers | {"Accept-Encoding": "identity"},  # a compressing proxy would hold tokens back
             timeout=self._http.ClientTimeout(total=None, sock_connect=_CONNECT_S),
         )
@@ -91,6 +92,10 @@ class Client:
                 if not trail.broken:
                     self._say("the connection was lost; following the run again")
                 await trail.pause(lost)
+
+    def ids(self, body: Mapping[str, Any]) -> dict[str, str]:
+        """What the run that ``body`` asks for, and its thread, are called at the server."""
+        return {"run_id": body["runId"], "thread_id": body["threadId"]}
 
     async def cancel(self, run_id: str) -> bool:
         """Have the server stop a run. False when it has no way to do so. Keeps trying while it cannot be reached."""
@@ -158,7 +163,7 @@ class Client:
             raise Lost(f"the server answered {response.status}")
         where = f"{response.method} {response.url.origin()}{response.url.path}"
         if response.status == 200:
-            raise ChatError(f"{where} answered with {kind}, which is no stream of events: is the address right?")
+            raise NotAgui(f"{where} answered with {kind}, which is no stream of events: is the address right?")
         code, said = await self._refusal(response)
         if attach and response.status == 404 and code == "not_found" and not trail.frames:
             if trail.run_id in self._stopping:
@@ -168,7 +173,10 @@ class Client:
         if attach and response.status in (404, 405):
             known = "the server no longer has this run" if code == "not_found" else "this server cannot continue a run"
             raise ChatError(f"the connection was lost, and {known}", code="disconnected")
-        raise ChatError(f"{where} answered {response.status}{said}{_remedy(response)}", code=code)
+        foreign = response.status in (404, 405, 501) and code != "not_found"
+        raise (NotAgui if foreign else ChatError)(
+            f"{where} answered {response.status}{said}{_remedy(response)}", code=code
+        )
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> tuple[str | None, str]:
         """The code of a refusal, where it is one of ours, and what it says, without what we said in our headers."""
@@ -213,7 +221,8 @@ def _why(error: Exception) -> str:
     return os.strerror(number) if number and number > 0 else str(error)  # below 0: of the resolver
 
 
-def _aiohttp() -> Any:
+def needed_aiohttp() -> Any:
+    """The library. Raises ``MissingExtra``."""
     try:
         import aiohttp
     except ImportError:

@@ -6,12 +6,17 @@ import io
 import os
 import sys
 import uuid
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ...errors import ConfigError
-from .address import headers, target
+from .address import headers, remote, spoken, target
+
+if TYPE_CHECKING:
+    from .a2a import A2aPeer
+    from .peer import Peer
 
 HEADERS_VARIABLE = "ANABRANCH_CHAT_HEADERS"
 """Headers as in ``--header``, a line each: a command line can be read by everybody on the machine."""
@@ -20,12 +25,18 @@ _ID_LIMIT = 256
 
 
 def chat(
-    url: Annotated[str, typer.Argument(help="A server, http://HOST:PORT, or an endpoint that ends with /agui.")],
+    url: Annotated[
+        str, typer.Argument(help="A server, http://HOST:PORT, its /agui endpoint, or an A2A agent or its card.")
+    ],
     prompt: Annotated[
         str | None,
         typer.Argument(help="What to ask; piped input is appended. Without both: a conversation.", show_default=False),
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Which agent, by name; the server has a default.")] = None,
+    protocol: Annotated[
+        Literal["auto", "agui", "a2a"],
+        typer.Option(help="What is spoken. auto: what the address shows, else AG-UI where it is served, else A2A."),
+    ] = "auto",
     thread: Annotated[str | None, typer.Option(help="The thread to go on with; a new one without it.")] = None,
     header: Annotated[
         list[str] | None,
@@ -37,12 +48,12 @@ def chat(
         float | None, typer.Option(metavar="SECONDS", help="How long a run may take before it is cancelled.")
     ] = None,
 ) -> None:
-    """Talk to an agent over AG-UI, in a terminal or in a pipe."""
+    """Talk to an agent over AG-UI or A2A, in a terminal or in a pipe."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show an emoji still shows the rest
     try:
-        code = _run(url, prompt, agent, thread, header or [], output, hide_reasoning, timeout)
+        code = _run(url, prompt, agent, protocol, thread, header or [], output, hide_reasoning, timeout)
     except ConfigError as error:
         typer.echo(f"anabranch: {' '.join(str(error).split())}", err=True)
         code = 2
@@ -53,6 +64,7 @@ def _run(
     url: str,
     prompt: str | None,
     agent: str | None,
+    protocol: Literal["auto", "agui", "a2a"],
     thread: str | None,
     header: list[str],
     output: str,
@@ -63,7 +75,8 @@ def _run(
         " ".join(filter(None, (url, prompt, agent, *header))).encode()
     except UnicodeEncodeError:
         raise ConfigError("an argument is not UTF-8 text") from None
-    where = target(url, agent)
+    shape = spoken(url) if protocol == "auto" else protocol
+    (remote if shape == "a2a" else target)(url, agent)
     given = headers([*os.environ.get(HEADERS_VARIABLE, "").splitlines(), *header])
     if output not in ("text", "json", "ndjson"):
         raise ConfigError(f"--output {output}: it is one of text, json and ndjson")
@@ -78,7 +91,6 @@ def _run(
     interactive = sys.stdin is not None and sys.stdin.isatty()
     asked = _asked(prompt, interactive)
     # Not before the options are known to be right: these take their time to import.
-    from .client import Client
     from .output import Lanes, Lines, Output, Pipe, Summary, Verbatim
     from .session import Session
 
@@ -87,9 +99,32 @@ def _run(
         shown = Lanes(sys.stdout, reasoning=not hide_reasoning)
     else:
         shown = {"text": Verbatim, "json": Summary, "ndjson": Lines}[output](Pipe(sys.stdout))
-    client = Client(where, given, say=shown.say)
-    session = Session(client, shown, thread or uuid.uuid4().hex, timeout_s=timeout, interactive=interactive)
+    peer = _peer(url, agent, shape, given, thread or "", shown.say)
+    thread_id = thread or ("" if shape == "a2a" else uuid.uuid4().hex)  # of A2A, the agent names it
+    session = Session(peer, shown, thread_id, timeout_s=timeout, interactive=interactive)
     return session.run(asked)
+
+
+def _peer(
+    url: str, agent: str | None, shape: str | None, given: dict[str, str], thread: str, say: Callable[[str], None]
+) -> Peer:
+    """Who is asked."""
+
+    def a2a() -> A2aPeer:
+        from .a2a import A2aPeer
+
+        return A2aPeer(remote(url, agent), given, thread)
+
+    if shape == "a2a":
+        return a2a()
+    from .client import Client
+
+    agui = Client(target(url, agent), given, say=say)
+    if shape == "agui":
+        return agui
+    from .guess import Guess
+
+    return Guess(agui, a2a)
 
 
 def _asked(prompt: str | None, interactive: bool) -> str | None:

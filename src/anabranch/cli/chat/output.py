@@ -122,7 +122,8 @@ class Lines(_Plain):
 
     async def show(self, frames: Sequence[Frame], events: Sequence[Event], text: str) -> None:
         """Write ``frames``."""
-        lines = (msgspec.json.encode(frame.event) if b"\n" in frame.data else frame.data for frame in frames)
+        said = [frame for frame in frames if frame.data]
+        lines = (msgspec.json.encode(frame.event) if b"\n" in frame.data else frame.data for frame in said)
         await self._pipe.write(self._safe(b"".join(line + b"\n" for line in lines)))
 
     def _safe(self, line: bytes) -> bytes:

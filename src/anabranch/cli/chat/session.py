@@ -11,9 +11,10 @@ import uuid
 from types import FrameType
 from typing import Any, NoReturn
 
-from .client import Client, run_input
+from .client import run_input
 from .conversation import Conversation
 from .output import Output, tell
+from .peer import Peer
 from .question import answered, asked
 from .reading import Ending, Reading
 from .turn import Stuck, Turn
@@ -26,12 +27,15 @@ _SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 class Session:
-    """One thread at one server. ``interactive``: somebody sits at standard input and can be asked."""
+    """One thread at one server, ``""`` when that is to name it.
+
+    ``interactive``: somebody sits at standard input and can be asked.
+    """
 
     def __init__(
-        self, client: Client, output: Output, thread_id: str, *, timeout_s: float | None, interactive: bool
+        self, peer: Peer, output: Output, thread_id: str, *, timeout_s: float | None, interactive: bool
     ) -> None:
-        self._client, self._output, self._thread_id = client, output, thread_id
+        self._peer, self._output, self._thread_id = peer, output, thread_id
         self._timeout_s, self._interactive = timeout_s, interactive
         self._conversation = Conversation()
         self._stop = asyncio.Event()
@@ -42,7 +46,7 @@ class Session:
         """Ask ``prompt``, or whatever is typed until Ctrl-D. Returns the exit code."""
         with self._runner, _interruptible():
             try:
-                self._runner.run(self._client.__aenter__())
+                self._runner.run(self._peer.__aenter__())
                 return self._loop() if prompt is None else self._exchange(prompt)
             except KeyboardInterrupt:
                 sys.stderr.write("\n")
@@ -57,11 +61,15 @@ class Session:
             except Stuck:
                 _leave(INTERRUPTED if self._signalled else FAILED)
             finally:
-                self._runner.run(self._client.__aexit__())
+                self._runner.run(self._peer.__aexit__())
 
     def _loop(self) -> int:
-        tell(f"thread {self._thread_id}; Ctrl-C stops a run, Ctrl-D leaves")
+        thread_id = self._thread_id
+        tell(f"{thread_id and f'thread {thread_id}; '}Ctrl-C stops a run, Ctrl-D leaves")
         while True:
+            if self._thread_id != thread_id:
+                thread_id = self._thread_id
+                tell(f"thread {thread_id}")
             try:
                 line = _typed("> ")
             except EOFError:
@@ -82,11 +90,13 @@ class Session:
 
     def _turn(self, **more: Any) -> tuple[Turn, Ending]:
         body = run_input(self._thread_id, self._conversation.messages, **more)
-        turn = Turn(self._client, body, Reading(self._conversation), self._output)
+        turn = Turn(self._peer, body, Reading(self._conversation), self._output)
         self._stop, self._signalled = asyncio.Event(), False
         before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
         try:
-            return turn, self._runner.run(turn.play(self._stop, self._timeout_s))
+            ending = self._runner.run(turn.play(self._stop, self._timeout_s))
+            self._thread_id = self._peer.ids(body)["thread_id"] or self._thread_id
+            return turn, ending
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -33,6 +33,10 @@ class ChatError(AnabranchError):
     code = ""
 
 
+class NotAgui(ChatError):
+    """What is at the address does not speak AG-UI."""
+
+
 class Lost(Exception):
     """The connection broke, or the server is busy: it may be tried again."""
 
@@ -53,7 +57,10 @@ class Ended(Lost):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One event as it was received: its JSON text, what it says, and the cursor after it (``""``: there is none)."""
+    """One event as it was received: its JSON text, what it says, and the cursor after it (``""``: there is none).
+
+    Of another protocol than AG-UI the text is a ``RAW`` event, and what it says are the next ones, which have no text.
+    """
 
     data: bytes
     event: dict[str, Any]

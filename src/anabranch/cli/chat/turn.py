@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
-from .client import Client
 from .output import Output
+from .peer import Peer
 from .reading import Ending, Reading, Unreadable
 from .trail import ChatError
 
@@ -24,12 +24,12 @@ class Stuck(Exception):
 
 
 class Turn:
-    """A run of ``body`` at ``client``, shown by ``output``; ``reading`` is what is read of it."""
+    """A run of ``body`` at ``peer``, shown by ``output``; ``reading`` is what is read of it."""
 
-    def __init__(self, client: Client, body: Mapping[str, Any], reading: Reading, output: Output) -> None:
+    def __init__(self, peer: Peer, body: Mapping[str, Any], reading: Reading, output: Output) -> None:
         self.started = False
         """Whether the server has said anything of the run."""
-        self._client, self._body, self._reading, self._output = client, body, reading, output
+        self._peer, self._body, self._reading, self._output = peer, body, reading, output
 
     async def play(self, stop: asyncio.Event, timeout_s: float | None) -> Ending:
         """Run it to its end. When ``stop`` is set, or after ``timeout_s``, the run is cancelled on the server.
@@ -46,14 +46,13 @@ class Turn:
             ending = await self._ending(reading)
             if late and ending.status == "cancelled":
                 ending = Ending(status="cancelled", message=f"it took longer than {timeout_s:g} s", usage=ending.usage)
-            ids = {"run_id": self._body["runId"], "thread_id": self._body["threadId"]}
-            await self._output.end(ids, self._reading, ending)
+            await self._output.end(self._peer.ids(self._body), self._reading, ending)
             return ending
         except OSError:
             if self._reading.ending is None:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LEAVE_S):
-                        await self._client.cancel(self._body["runId"])
+                        await self._peer.cancel(self._body["runId"])
             raise
         finally:
             self._output.close()
@@ -61,7 +60,7 @@ class Turn:
             reading.cancel()
 
     async def _read(self) -> None:
-        async with aclosing(self._client.run(self._body)) as batches:
+        async with aclosing(self._peer.run(self._body)) as batches:
             async for _, frames in batches:
                 self.started = True
                 events: list[dict[str, Any]] = []
@@ -74,7 +73,7 @@ class Turn:
 
     async def _stop(self, reading: asyncio.Task[None]) -> None:
         """Have the server cancel the run, and wait for its end as long as is decent."""
-        asking = asyncio.create_task(self._client.cancel(self._body["runId"]))
+        asking = asyncio.create_task(self._peer.cancel(self._body["runId"]))
         try:
             async with asyncio.timeout(CANCEL_S):
                 await asyncio.wait((asking, reading), return_when=asyncio.FIRST_COMPLETED)

@@ -32,10 +32,12 @@ def parted(who: str, item: bytes) -> SourceError:
 class Watch:
     """What the reader of a stream has to know of the items it only passes on: the task's id, and whether it is over.
 
-    Once the task is known this costs a search for a few bytes an item.
+    Once the task is known this costs a search for a few bytes an item. A task that ``goes_on`` may first be told as it
+    was when it asked, which is no end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, goes_on: bool = False) -> None:
+        self._goes_on = goes_on
         self.task_id = ""
         self.works = False  # there is a task, and not only a message that names one
         self.over = False
@@ -56,20 +58,23 @@ class Watch:
         self.task_id = self.task_id or wire.place(result)[0]
         self.works = self.works or bool(self.task_id and result.message is None)
         holder = result.task or result.status_update
-        self.over = response.error is not None or (holder is not None and wire.end(holder.status) is not None)
+        end = wire.end(holder.status) if holder is not None else None
+        was_asking = self._goes_on and result.task is not None and end in wire.ASKING
+        self._goes_on = False
+        self.over = response.error is not None or (end is not None and not was_asking)
 
 
 class Asked:
-    """One message. ``sending`` gets the answer to it."""
+    """One message, in the task ``task_id`` if that is one that asked. ``sending`` gets the answer to it."""
 
     sending: asyncio.Task[Answer]
 
-    def __init__(self, endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: Endpoint, headers: Mapping[str, str], task_id: str = "") -> None:
         self.endpoint, self.headers = endpoint, headers
         self.sent = False
         self.cursor = ""  # the id of the newest event, of an agent that gives ids
         self.parting = b""  # why such an agent does not go on in this stream, though its task does
-        self.parser, self.watch = Parser(), Watch()
+        self.parser, self.watch = Parser(), Watch(goes_on=bool(task_id))
 
     def was_sent(self) -> None:
         """The agent may have read the message."""

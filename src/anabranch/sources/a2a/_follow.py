@@ -22,7 +22,7 @@ from ._asked import Asked, place
 from ._join import Join
 
 _TRIES = 4
-"""How often in a row an agent may fail to answer."""
+"""How often in a row an agent may fail to answer, or longer when somebody is patient."""
 
 _TAILS = 5
 """How many second streams there are at most; after that the task is only looked at."""
@@ -41,11 +41,14 @@ class Call(Protocol):
         """The answer, to be closed. Raises ``SourceError``."""
 
 
-async def follow(asked: Asked, call: Call, idle_s: float, *, broken: bool) -> AsyncGenerator[bytes, None]:
+async def follow(
+    asked: Asked, call: Call, idle_s: float, *, broken: bool, lost_s: float = 0.0
+) -> AsyncGenerator[bytes, None]:
     """The items that tell the rest of the task of ``asked``, whose answer has ended. Its watch says if that is all.
 
     It is not when the agent cannot be reached or does not know the task, or when nothing of it has changed for
-    ``idle_s``, or for less where that is no good sign. ``broken``: the stream broke off.
+    ``idle_s``, or for less where that is no good sign. ``broken``: the stream broke off. An agent that cannot be
+    reached is tried for at least ``lost_s``.
     """
     if not asked.watch.works or asked.watch.over:
         return
@@ -55,17 +58,40 @@ async def follow(asked: Asked, call: Call, idle_s: float, *, broken: bool) -> As
         patience_s = min(idle_s, _CRASHED_S)
     elif asked.streamed and not broken:
         patience_s = min(idle_s, _ENDED_S)
-    for rest in (_since_cursor(asked, call), _Looks(asked, call, patience_s).items()):
+    lost = _Lost(lost_s)
+    for rest in (_since_cursor(asked, call, lost), _Looks(asked, call, patience_s, lost).items()):
         async with aclosing(rest):
             async for item in rest:
                 yield item
 
 
-async def _since_cursor(asked: Asked, call: Call) -> AsyncGenerator[bytes, None]:
+class _Lost:
+    """How long the agent has not been reached."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._patience_s, self._since = patience_s, self._now()
+        self.tries = 0
+
+    def reached(self) -> None:
+        """It was reached."""
+        self.tries, self._since = 0, self._now()
+
+    def again(self, tries: int, patient: bool = True) -> bool:
+        """It was not, or to no avail; whether it is tried again, after ``tries`` in a row."""
+        self.tries += 1
+        return self.tries < tries or (patient and self._now() < self._since + self._patience_s)
+
+    async def pause(self) -> None:
+        """Wait before that."""
+        await asyncio.sleep(min(_PAUSE_S * 2**self.tries, _LONGEST_S))
+
+
+async def _since_cursor(asked: Asked, call: Call, lost: _Lost) -> AsyncGenerator[bytes, None]:
     """What follows the newest event of an agent that gives cursors; nothing of another one."""
     methods, params = wire.METHODS[asked.endpoint.version], {"id": asked.watch.task_id}
-    tries = 0
     while (last := place(asked.cursor)) and not asked.watch.over:
+        failed = False
         try:
             answer = await call(methods.subscribe, params, stream=True, cursor=asked.cursor)
             try:
@@ -79,7 +105,8 @@ async def _since_cursor(asked: Asked, call: Call) -> AsyncGenerator[bytes, None]
                         at = place(event.id)
                         if at is None or at[0] != last[0] or at <= last:
                             return  # it does not take cursors, or it says again that it does not go on
-                        asked.cursor, last, tries = event.id, at, 0
+                        asked.cursor, last = event.id, at
+                        lost.reached()
                         asked.watch.see(event.data)
                         yield event.data
             finally:
@@ -87,20 +114,20 @@ async def _since_cursor(asked: Asked, call: Call) -> AsyncGenerator[bytes, None]
         except SourceError as error:
             if not error.retryable:
                 return
-        tries += 1
-        if tries == 2:
+            failed = True
+        if not lost.again(2, patient=failed):
             return  # the task may still be looked at
-        await asyncio.sleep(2 * _PAUSE_S)
+        await lost.pause()
 
 
 class _Looks:
     """Looks at the task of ``asked`` until it is over, and listens meanwhile when the agent is of 1.0."""
 
-    def __init__(self, asked: Asked, call: Call, patience_s: float) -> None:
+    def __init__(self, asked: Asked, call: Call, patience_s: float, lost: _Lost) -> None:
         self._asked, self._watch, self._call = asked, asked.watch, call
         self._methods = wire.METHODS[asked.endpoint.version]
         self._params = {"id": asked.watch.task_id}
-        self._join = Join()
+        self._join, self._lost = Join(), lost
         self._tails = _TAILS if asked.endpoint.version == wire.VERSION else 0
         self._tail: Answer | None = None
         self._parser = Parser()
@@ -111,21 +138,20 @@ class _Looks:
 
     async def items(self) -> AsyncGenerator[bytes, None]:
         """What is told."""
-        tries = 0
+        self._lost.tries = 0
         try:
             while not self._watch.over and self._left_s() > 0:
                 try:
                     async with asyncio.timeout(self._left_s()):
                         items = await self._step()
-                    tries = 0
+                    self._lost.reached()
                 except TimeoutError:
                     return
                 except SourceError as error:
                     self._close()
-                    tries += 1
-                    if not error.retryable or tries == _TRIES:
+                    if not error.retryable or not self._lost.again(_TRIES):
                         return
-                    await asyncio.sleep(_PAUSE_S * 2**tries)
+                    await self._lost.pause()
                     continue
                 self._watch.over = self._join.over  # before the last item: nobody need come back for more
                 for item in items:

@@ -51,6 +51,9 @@ STATES = {
 }
 """The states in which a task is over, or waits for somebody else (specification 4.1.3), as they are on the wire."""
 
+ASKING = frozenset({"input_required", "auth_required"})
+"""Those of the states in which a task waits for somebody."""
+
 
 class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Something on the wire."""
@@ -113,6 +116,7 @@ class Task(Wire, frozen=True, gc=False):
     status: Status | None = None
     artifacts: list[Artifact] | None = None
     history: list[Message] | None = None
+    metadata: Any = None
 
 
 class StatusUpdate(Wire, frozen=True, gc=False):

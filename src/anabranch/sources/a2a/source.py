@@ -38,16 +38,16 @@ class A2ASource:
     are asked for, of an agent of 1.0. Times are in seconds, and there is no limit to the whole: ``connect_s`` to get a
     connection, ``first_byte_s`` until the first byte of the answer, ``idle_s`` between bytes afterwards (a keep-alive
     comment counts). An agent that does not stream sends nothing while it works, so only ``idle_s`` bounds it. ``pool``
-    limits the connections at once; 0 is no limit.
+    limits the connections at once; 0 is no limit. Cookies are kept only for ``one_user``.
     Items are the raw JSON-RPC responses, as bytes. A2A 1.0 is spoken with an agent whose card offers it, and else 0.3,
     which those of 0.2 understand.
 
     *Read to the end.* When a stream breaks off, or ends before its task, or an answer names a task that goes on, the
     task is followed (``_follow``): nothing of it is lost, nothing is shown twice, and the question is not sent again.
-    It is given up, with the error that broke the stream, when the agent does not answer four times in a row, does not
-    know the task, or shows nothing new of it for ``idle_s``: at most 10 s when an agent older than 1.0 broke off, which
-    is how it crashes, and 5 s when the stream was ended properly. What cannot be continued exactly is an
-    ``agent_disconnected``, too.
+    It is given up, with the error that broke the stream, when the agent does not answer four times in a row, and for
+    ``lost_s``, does not know the task, or shows nothing new of it for ``idle_s``: at most 10 s when an agent older than
+    1.0 broke off, which is how it crashes, and 5 s when the stream was ended properly. What cannot be continued exactly
+    is an ``agent_disconnected``, too.
 
     *At most once.* Only a connection that could not be made (no such host, refused) is tried again: at most twice,
     after 0.1 and 0.4 s. A request that may have been read is never sent again, whatever comes of it: a connection that
@@ -84,6 +84,8 @@ class A2ASource:
         forward: Callable[[], Mapping[str, str]] = dict,
         bound: bool = False,
         extensions: Sequence[str] = (),
+        one_user: bool = False,
+        lost_s: float = 0.0,
     ) -> None:
         try:
             origin(url)
@@ -92,7 +94,7 @@ class A2ASource:
             raise ConfigError(f"The address of an A2A agent {flaw}.") from None
         self._url, self._name = url, name
         self._forward, self._bound = forward, bound or bool(headers)
-        self._extensions = ", ".join(extensions)
+        self._extensions, self._lost_s = ", ".join(extensions), lost_s
         self._http = Client(
             _called(name),
             headers or {},
@@ -103,6 +105,7 @@ class A2ASource:
             first_byte_s=first_byte_s,
             idle_s=idle_s,
             pool=pool,
+            one_user=one_user,
         )
         self._endpoint: Endpoint | None = None
         self._asking: asyncio.Task[Endpoint] | None = None
@@ -123,7 +126,7 @@ class A2ASource:
 
         ``data`` is what the text says, as JSON, for an agent that asked for that.
         """
-        asked = self._asked(await self.endpoint())
+        asked = self._asked(await self.endpoint(), task_id)
         known = {"context_id": context_id, "task_id": task_id, "data": data}
         asked.sending = asyncio.create_task(self._send(asked, request.last_user_text(), known))
         broken: SourceError | None = None
@@ -156,7 +159,8 @@ class A2ASource:
 
     async def _rest(self, asked: Asked, broken: SourceError | None) -> AsyncGenerator[bytes, None]:
         """What is left of the task when its stream has ended. Raises ``broken`` when that cannot be told."""
-        rest = follow(asked, partial(self._post, asked), self._http.idle_s, broken=broken is not None)
+        call = partial(self._post, asked)
+        rest = follow(asked, call, self._http.idle_s, broken=broken is not None, lost_s=self._lost_s)
         async with aclosing(rest) as items:
             async for item in items:
                 yield item
@@ -189,8 +193,11 @@ class A2ASource:
             await asyncio.wait(self._farewells)
         await self._http.aclose()
 
-    async def cancel(self, task_id: str) -> bool:
-        """Have the agent cancel a task. False when it does not do that. Raises ``SourceError``."""
+    async def cancel(self, task_id: str) -> bytes | None:
+        """Have the agent cancel a task: the item that says what the task is then. None: it does not do that.
+
+        Also one that was over already is none to cancel; its item says nothing (``b""``). Raises ``SourceError``.
+        """
         return await self._stop(self._asked(await self.endpoint()), task_id)
 
     # --- asking ------------------------------------------------------------------------------------------------
@@ -218,9 +225,9 @@ class A2ASource:
         places = " nor ".join(WELL_KNOWN)
         raise flaw or SourceError(f"{self._http.who} has no agent card: neither {places}.", code="agent_protocol")
 
-    def _asked(self, endpoint: Endpoint) -> Asked:
+    def _asked(self, endpoint: Endpoint, task_id: str = "") -> Asked:
         own = origin(endpoint.url) == origin(self._url)
-        return Asked(endpoint, dict(self._forward()) if own else {})
+        return Asked(endpoint, dict(self._forward()) if own else {}, task_id)
 
     async def _send(self, asked: Asked, text: str, known: dict[str, Any]) -> Answer:
         streaming, version = asked.endpoint.streaming, asked.endpoint.version
@@ -310,14 +317,16 @@ class A2ASource:
         except (SourceError, TimeoutError) as error:
             _log.info("%s was not told to cancel task %s: %s", self._http.who, task_id, error)
 
-    async def _stop(self, asked: Asked, task_id: str) -> bool:
-        """Whether the agent says that the task is cancelled, or was over already."""
+    async def _stop(self, asked: Asked, task_id: str) -> bytes | None:
         answer = await self._post(asked, wire.METHODS[asked.endpoint.version].cancel, {"id": task_id}, stream=True)
         try:
-            error = wire.decode(await self._single(answer)).error
+            body = await self._single(answer)
         finally:
             answer.close()
-        return error is None or error.code == _OVER
+        error = wire.decode(body).error
+        if error is None:
+            return wire.looked_up(body)
+        return b"" if error.code == _OVER else None
 
 
 def _called(name: str) -> str:

@@ -59,6 +59,7 @@ class A2ATranslator:
         self._decode = wire.decode
         self._said: list[tuple[str, str]] = []  # id and text of each status so far, as the task's history will have it
         self._behind = False  # our last look at the task did not have all that was shown: nothing can go on from it
+        self._goes_on = False  # the task may be told first as it was when it asked
         self._aside = False  # one of them was a tool notification, which no history tells
 
     @property
@@ -89,6 +90,8 @@ class A2ATranslator:
             return self._looked(response.look) if response.look is not None else self._refused(response.error)
         if self._behind:
             return self._cut_off()
+        if result.task is None and result != _NOTHING:
+            self._goes_on = False
         if not self._context_id:
             self._locate(result)
         if result.artifact_update is not None:
@@ -100,6 +103,7 @@ class A2ATranslator:
         """The task goes on with the user's answer: another request, of which what was shown before stays known."""
         self._shown.go_on()
         self._ended = self._answered = self._worked = self._behind = False
+        self._goes_on = True
 
     def close(self, error: BaseException | None) -> Iterable[ev.Event]:
         """The end of the stream. What broke it, if anything, is for the grammar to say; partial text stays."""
@@ -134,6 +138,9 @@ class A2ATranslator:
     def _task(self, task: wire.Task) -> list[ev.Event]:
         if not self._said:
             self._said = [said for said, _ in _statuses(task.history)]
+        if self._goes_on and wire.end(task.status) in wire.ASKING:
+            self._goes_on = False
+            return self._artifacts(task)
         return self._artifacts(task) + self._status(task.status, snapshot=True)
 
     def _artifacts(self, task: wire.Task) -> list[ev.Event]:
