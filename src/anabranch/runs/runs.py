@@ -199,7 +199,10 @@ class Runs:
         resume = tuple(Resume(interrupt_id=each.interrupt_id, status="cancelled") for each in outcome.asked)
         request = RunRequest(run_id=f"{run_id}:withdrawn", thread_id=record.thread_id, resume=resume)
         asking = Asking(request, principal.id, record.agent, record.on_disconnect)
-        return await self._begin(source, asking, Cancelled("The run was cancelled."))
+        withdrawn = await self._begin(source, asking, Cancelled("The run was cancelled."))
+        if withdraw := getattr(source, "withdraw", None):
+            withdraw(outcome.asked)
+        return withdrawn
 
     async def continuation(self, record: RunRecord) -> RunRecord:
         """The run that continues an interrupted one, once there is one. Raises ``ServerStopping`` during a stop."""

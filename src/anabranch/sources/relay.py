@@ -18,6 +18,8 @@ from ..encodable import checked, whole
 from ..errors import SourceError, describe, scrub
 from ..events import (
     ROOT,
+    AgentFailed,
+    AgentStarted,
     Event,
     Interrupted,
     MessageFinished,
@@ -56,6 +58,23 @@ async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
     passes through, after the agent was stopped.
     """
     taken = _Taken(lane)
+    error = await _read(source, request, taken, lane)
+    if error is not None:
+        logger.warning("agent %s: %r, because %r", lane.agent, error, error.__cause__)
+    ended = taken.ended or _failure(error)
+    if isinstance(ended, RunFailed):
+        ended = RunFailed(code=ended.code, message=scrub(ended.message), retryable=ended.retryable)
+        lane.fail(ended.code, ended.message)
+        return Relayed(taken.text, ended, unsent=getattr(error, "unsent", False))
+    suspended = ended.outcome == "interrupted"
+    lane.finish("suspended" if suspended else ended.outcome)
+    if ended.outcome == "cancelled":
+        return Relayed(taken.text, RunFailed(code="agent_cancelled", message="The agent cancelled its task."))
+    return Relayed(taken.text, asked=tuple(taken.asked) if suspended else ())
+
+
+async def _read(source: Source, request: RunRequest, taken: _Taken, lane: Lane) -> BaseException | None:
+    """Read the agent to its end; what ended it, if it was no word of its own."""
     translator: Translator | None = None
     error: BaseException | None = None
     try:
@@ -78,18 +97,7 @@ async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
             taken.all(translator.close(error))
         except Exception as failure:
             error = error or failure
-    if error is not None:
-        logger.warning("agent %s: %r, because %r", lane.agent, error, error.__cause__)
-    ended = taken.ended or _failure(error)
-    if isinstance(ended, RunFailed):
-        ended = RunFailed(code=ended.code, message=scrub(ended.message), retryable=ended.retryable)
-        lane.fail(ended.code, ended.message)
-        return Relayed(taken.text, ended, unsent=getattr(error, "unsent", False))
-    suspended = ended.outcome == "interrupted"
-    lane.finish("suspended" if suspended else ended.outcome)
-    if ended.outcome == "cancelled":
-        return Relayed(taken.text, RunFailed(code="agent_cancelled", message="The agent cancelled its task."))
-    return Relayed(taken.text, asked=tuple(taken.asked) if suspended else ())
+    return error
 
 
 class _Taken:
@@ -97,7 +105,8 @@ class _Taken:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        self._texts: dict[str, list[str]] = {}
+        self._texts: dict[tuple[str, str], list[str]] = {}
+        self._answering = {ROOT}  # the agents whose text is that of the agent
         self._data: list[Any] = []
         self.asked: list[Interrupted] = []
         self.ended: RunFinished | RunFailed | None = None
@@ -109,17 +118,23 @@ class _Taken:
             elif isinstance(event, Interrupted):
                 self.asked.append(event)
             elif not isinstance(event, RunStarted):
-                if event.agent == ROOT:
+                if event.agent in self._answering or isinstance(event, AgentStarted):
                     self._note(event)
                 self._lane.emit(event)
 
     def _note(self, event: Event) -> None:
         if isinstance(event, TextDelta):
-            self._texts.setdefault(event.message_id, []).append(event.delta)
+            self._texts.setdefault((event.agent, event.message_id), []).append(event.delta)
+        elif isinstance(event, AgentStarted):
+            if event.answers and event.parent in self._answering:
+                self._answering.add(event.agent)
+        elif isinstance(event, AgentFailed):
+            self._answering.discard(event.agent)
+            self._texts = {key: pieces for key, pieces in self._texts.items() if key[0] != event.agent}
         elif isinstance(event, PartAdded) and event.part.kind == "json":
             self._data.append(checked(event).part.data)
         elif isinstance(event, MessageReset) or (isinstance(event, MessageFinished) and event.phase == "progress"):
-            self._texts.pop(event.message_id, None)
+            self._texts.pop((event.agent, event.message_id), None)
 
     @property
     def text(self) -> str:

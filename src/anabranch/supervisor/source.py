@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -35,8 +34,6 @@ from .delegate import WITHDRAWN, report, tool_name
 from .memory import closed
 from .routing import Decision, Known, Mode, decide, pins
 from .translate import SupervisorTranslator
-
-logger = logging.getLogger("anabranch")
 
 _ROUTED = "routed:"  # how the questions of a turn that the graph does not know are called
 
@@ -69,7 +66,6 @@ class SupervisorSource:
         self._make, self._mode, self._name = graph, mode, name
         self._making: asyncio.Task[LangGraphSource] | None = None
         self._checkpointer: Any = None
-        self._farewells: set[asyncio.Task[Any]] = set()
 
     def settings(self, request: RunRequest) -> dict[str, Any]:
         """Of the translator: whether the run answers an interrupt."""
@@ -85,7 +81,7 @@ class SupervisorSource:
         Raises ``ClientError`` for an agent that is pinned and not known, and what the graph raises.
         """
         asks = Asks(request)
-        self._withdraw(asks.withdrawn())
+        self.withdraw(asks.withdrawn())
         waiting = [asked for asked in request.asked if asked.origin_id.startswith(_ROUTED)] if request.resume else []
         if waiting or not request.resume:
             decision = self._resumed(waiting) if waiting else self._decided(request)
@@ -108,10 +104,15 @@ class SupervisorSource:
         """Delete what the graph's checkpointer has of that conversation. Raises what the checkpointer raises."""
         await (await self._graph()).forget(memory_key)
 
+    def withdraw(self, questions: Iterable[Asked]) -> None:
+        """Tell those who asked that nobody will answer, in the background: their tasks wait for nothing."""
+        for question in questions:
+            agent = self._agents.get(question.name)
+            if agent is not None and (withdraw := getattr(agent.source, "withdraw", None)):
+                withdraw((question,))
+
     async def aclose(self) -> None:
-        """Wait until agents have been told what they still have to be told, and close the graph's memory."""
-        if self._farewells:
-            await asyncio.wait(self._farewells)
+        """Close the graph's memory."""
         if self._making is not None:
             await closed(self._checkpointer)
 
@@ -144,15 +145,6 @@ class SupervisorSource:
         graph = await self._make()
         self._checkpointer = graph.checkpointer
         return LangGraphSource(graph, name=self._name, configurable=configurable)
-
-    def _withdraw(self, withdrawn: Iterable[Asked]) -> None:
-        """Nobody will answer these questions: their tasks wait for nothing."""
-        for asked in withdrawn:
-            agent = self._agents.get(asked.name)
-            if agent and asked.remote and asked.remote.task_id and (cancel := getattr(agent.source, "cancel", None)):
-                task = asyncio.create_task(_told(cancel(asked.remote.task_id)))
-                self._farewells.add(task)
-                task.add_done_callback(self._farewells.discard)
 
 
 class _Turn:
@@ -246,10 +238,3 @@ async def _closing(items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None
             yield item
     finally:
         await items.aclose()
-
-
-async def _told(telling: Awaitable[Any]) -> None:
-    try:
-        await telling
-    except Exception as error:
-        logger.info("an agent was not told that its question is withdrawn: %s", error)

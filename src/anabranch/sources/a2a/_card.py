@@ -36,6 +36,7 @@ class Endpoint(NamedTuple):
     streaming: bool
     tenant: str = ""
     version: str = wire.VERSION
+    description: str = ""
 
 
 class _Interface(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,6 +53,7 @@ class _Capabilities(msgspec.Struct, frozen=True):
 
 class _Card(msgspec.Struct, frozen=True, rename="camel"):
     name: str | None = None
+    description: str | None = None
     capabilities: _Capabilities | None = None
     supported_interfaces: list[_Interface] | None = None
     # of cards before 1.0
@@ -100,7 +102,7 @@ def read_card(data: bytes, configured: str, who: str, *, bound: bool) -> Endpoin
     version, _, interface = spoken[0]
     streaming = bool(card.capabilities and card.capabilities.streaming)
     url = _checked_url(interface.url, configured, who, bound)
-    return Endpoint(url, card.name or "", streaming, interface.tenant or "", version)
+    return Endpoint(url, card.name or "", streaming, interface.tenant or "", version, card.description or "")
 
 
 def _offered(card: _Card) -> Iterator[tuple[str, str, _Interface]]:

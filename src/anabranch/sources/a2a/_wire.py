@@ -250,6 +250,19 @@ def user_message(
     return message | {key: value for key, value in known.items() if value}
 
 
+_BEFORE = b'{"before":'
+
+
+def before(body: bytes) -> bytes:
+    """The item of a response to ``Methods.get`` for a task that is to go on: all of it was told in an earlier run."""
+    return b"%b%b}" % (_BEFORE, body)
+
+
+def told_before(item: bytes) -> bytes:
+    """The response in an item of ``before``; nothing for any other item."""
+    return item[len(_BEFORE) : -1] if item.startswith(_BEFORE) else b""
+
+
 def looked_up(body: bytes) -> bytes:
     """The item of a response to ``Methods.get``: what the task is by now, which a broken stream did not tell."""
     return b'{"look":%b}' % body

@@ -49,7 +49,7 @@ class AttributedTranslator:
         self._earlier: set[str] = set()  # those that were told before the task went on
         self._made: dict[str, _Made] = {}
         self._phases: dict[str, Any] = {}  # of the root's messages, as far as it was told
-        self._texts: dict[str, list[str]] = {}  # what was told of each of them
+        self._texts: dict[str, list[str]] = {}  # what was told of each message
         self._result: Any = None
 
     @property
@@ -66,18 +66,24 @@ class AttributedTranslator:
 
     def feed(self, item: bytes) -> Iterable[ev.Event]:
         """The events of one JSON-RPC response."""
+        if earlier := wire.told_before(item):
+            known = [event for event in self.feed(earlier) if isinstance(event, ev.RemoteKnown)]
+            self.go_on()
+            return known
+        if self._plain.is_legacy:
+            return self._plain.feed(item)
         try:
             response = wire.decode(item)
         except SourceError:
             return self._plain.feed(item)  # it says what is wrong
         result, look = response.result or wire.Result(), response.look
         if result.artifact_update is not None:
-            return self._artifact(result.artifact_update, item)
+            return self._artifact(result.artifact_update, response)
         if result.status_update is not None:
             update = result.status_update
-            return [*self._told(wire.noted(update.metadata, wire.EXTENSION)), *self._status(update, item)]
+            return [*self._told(wire.noted(update.metadata, wire.EXTENSION)), *self._status(update, response)]
         task = look.result if look is not None else result.task
-        return self._plain.feed(item) if task is None else self._task(task, item)
+        return self._plain.read(response, item) if task is None else self._task(task, response, item)
 
     def close(self, error: BaseException | None) -> Iterable[ev.Event]:
         """The end of the stream."""
@@ -85,15 +91,16 @@ class AttributedTranslator:
 
     # --- artifacts ---------------------------------------------------------------------------------------------
 
-    def _artifact(self, update: wire.ArtifactUpdate, item: bytes) -> list[ev.Event]:
+    def _artifact(self, update: wire.ArtifactUpdate, response: wire.Response) -> list[ev.Event]:
         artifact = update.artifact or wire.Artifact()
         id = artifact.artifact_id or ""
         out = self._begun(artifact, id) if not update.append else []
         made = self._made.get(id)
         if made is None:
-            return out + self._root(artifact, id, item)
+            return out + self._root(artifact, id, response)
         if wire.is_void(artifact):
             del self._made[id]
+            self._texts.pop(id, None)
             void = ev.MessageReset(agent=made.agent, message_id=id, superseded_by="")
             return [void] if made.kind == "message" else []
         out += self._piece(made, artifact, id)
@@ -144,6 +151,7 @@ class AttributedTranslator:
             elif made.kind == "tool_call" and text:
                 out.append(ev.ToolArgsDelta(agent=agent, call_id=id, delta=text))
             elif made.kind == "message" and text:
+                self._texts.setdefault(id, []).append(text)
                 out.append(ev.TextDelta(agent=agent, message_id=id, delta=text))
             elif made.kind == "message" and notes.is_note(part):
                 out.append(ev.Annotated(agent=agent, message_id=id, annotation=value))
@@ -164,13 +172,13 @@ class AttributedTranslator:
                 return [ev.ToolCallFinished(agent=made.agent, call_id=id)]
         return []
 
-    def _root(self, artifact: wire.Artifact, id: str, item: bytes) -> list[ev.Event]:
+    def _root(self, artifact: wire.Artifact, id: str, response: wire.Response) -> list[ev.Event]:
         """A message of the root agent, or whatever another agent sends as an artifact."""
         if artifact.parts and all(map(notes.is_note, artifact.parts)):
             return []
         if (phase := notes.phase_of(artifact)) != "undetermined":
             self._phases[id] = phase
-        return [self._known(event, artifact) for event in self._plain.feed(item)]
+        return [self._known(event, artifact) for event in self._plain.read(response, b"")]
 
     def _known(self, event: ev.Event, artifact: wire.Artifact | None = None) -> ev.Event:
         """``event`` of the plain translator with the phase that was told. Its text is remembered."""
@@ -207,7 +215,8 @@ class AttributedTranslator:
             return []
         parent = self._agents.get(notes.text_of(agent, "parent"), ev.ROOT)
         call_id, name = notes.text_of(agent, "callId") or None, notes.text_of(agent, "name") or "agent"
-        return [ev.AgentStarted(agent=id, name=name, parent=parent, call_id=call_id)]
+        answers = agent.get("answers") is True
+        return [ev.AgentStarted(agent=id, name=name, parent=parent, call_id=call_id, answers=answers)]
 
     def _left(self, agent: dict[str, Any]) -> list[ev.Event]:
         id, outcome = self._agents.get(notes.text_of(agent, "id")), agent["outcome"]
@@ -223,7 +232,7 @@ class AttributedTranslator:
 
     # --- the task ----------------------------------------------------------------------------------------------
 
-    def _task(self, task: wire.Task, item: bytes) -> list[ev.Event]:
+    def _task(self, task: wire.Task, response: wire.Response, item: bytes) -> list[ev.Event]:
         """A snapshot: what it has of artifacts with authors beyond what was told, then the plain rest."""
         out: list[ev.Event] = []
         said = wire.noted(task.metadata, wire.EXTENSION)
@@ -236,8 +245,8 @@ class AttributedTranslator:
         for agent in reversed(agents):
             out += self._left(agent) if isinstance(agent.get("outcome"), str) else []
         if any((artifact.artifact_id or "") in self._made for artifact in task.artifacts or ()):
-            item = self._bare(item)
-        return [*out, *self._ended(self._plain.feed(item), task.status, task.metadata)]
+            response = wire.decode(self._bare(item))
+        return [*out, *self._ended(self._plain.read(response, item), task.status, task.metadata)]
 
     def _caught_up(self, artifact: wire.Artifact, id: str, over: bool) -> list[ev.Event]:
         out = self._begun(artifact, id) if id not in self._made else []
@@ -257,8 +266,8 @@ class AttributedTranslator:
         task["artifacts"] = [each for each in task["artifacts"] if each.get("artifactId") not in self._made]
         return json.dumps(said).encode()
 
-    def _status(self, update: wire.StatusUpdate, item: bytes) -> Iterator[ev.Event]:
-        return self._ended(self._plain.feed(item), update.status, update.metadata)
+    def _status(self, update: wire.StatusUpdate, response: wire.Response) -> Iterator[ev.Event]:
+        return self._ended(self._plain.read(response, b""), update.status, update.metadata)
 
     def _ended(self, events: Iterable[ev.Event], status: wire.Status | None, metadata: Any) -> Iterator[ev.Event]:
         """``events`` with what the agent notes about how it ended."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 from msgspec import UNSET
 
-from ...errors import ConfigError, SourceError, scrub
+from ...errors import Cancelled, ConfigError, SourceError, scrub
+from ...events import Remote
+from ...request import Asked as Question
 from ...request import RunRequest
 from .._http import Answer, Client
 from . import _wire as wire
@@ -22,6 +25,7 @@ from . import tape
 from ._asked import Asked, parted
 from ._card import WELL_KNOWN, Endpoint, card_urls, origin, read_card
 from ._follow import follow
+from .attributed import AttributedTranslator
 from .translate import A2ATranslator
 
 _CANCEL_S = 2.0
@@ -112,10 +116,11 @@ class A2ASource:
         self._farewells: set[asyncio.Task[None]] = set()
 
     def settings(self, request: RunRequest) -> dict[str, Any]:
-        """Of the translator: what the agent is called."""
-        return {"name": self._name or (self._endpoint.name if self._endpoint else "")}
+        """Of the translator: what the agent is called, and whether it is asked to say who speaks."""
+        name = self._name or (self._endpoint.name if self._endpoint else "")
+        return {"name": name} | ({"attributed": True} if wire.EXTENSION in self._extensions else {})
 
-    def translator(self, request: RunRequest) -> A2ATranslator:
+    def translator(self, request: RunRequest) -> A2ATranslator | AttributedTranslator:
         """A fresh translator for the items of ``open(request)``."""
         return tape.translator(self.settings(request))
 
@@ -124,11 +129,26 @@ class A2ASource:
     ) -> AsyncGenerator[bytes, None]:
         """Send the newest user text, in a remote context or task that exists if they are named; give the items.
 
-        ``data`` is what the text says, as JSON, for an agent that asked for that.
+        ``data`` is what the text says, as JSON, for an agent that asked for that. The request may name the place, too:
+        the task that waits for its answer, or else the context of the conversation.
         """
-        asked = self._asked(await self.endpoint(), task_id)
+        waiting = _waiting(request)
+        if waiting is not None and not task_id:
+            answer_to, payload = waiting
+            context_id, task_id = answer_to.context_id, answer_to.task_id
+            data = UNSET if isinstance(payload, str) else payload
+        context_id = context_id or request.contexts.get("", "")
+        try:
+            endpoint = await self.endpoint()
+        except SourceError as error:
+            error.unsent = True
+            raise
+        if waiting is not None:
+            with contextlib.suppress(SourceError):  # an agent that cannot tell: it may say again what it said before
+                yield wire.before(await self.look(task_id))
+        asked = self._asked(endpoint, task_id)
         known = {"context_id": context_id, "task_id": task_id, "data": data}
-        asked.sending = asyncio.create_task(self._send(asked, request.last_user_text(), known))
+        asked.sending = asyncio.create_task(self._send(asked, _said(request, waiting), known))
         broken: SourceError | None = None
         try:
             answer = await asyncio.shield(asked.sending)
@@ -153,6 +173,8 @@ class A2ASource:
                 async for item in items:
                     yield item
         except BaseException as error:
+            if isinstance(error, SourceError):
+                error.unsent = not asked.sent
             self._leave(asked, error)
             raise
         self._leave(asked)
@@ -193,12 +215,34 @@ class A2ASource:
             await asyncio.wait(self._farewells)
         await self._http.aclose()
 
+    def withdraw(self, questions: Iterable[Question]) -> None:
+        """Cancel the tasks that wait for answers which will not come, in the background."""
+        for question in questions:
+            if question.remote is not None and question.remote.task_id:
+                self._see_to(self._withdrawn(question.remote.task_id))
+
+    async def _withdrawn(self, task_id: str) -> None:
+        try:
+            async with asyncio.timeout(_CANCEL_S):
+                await self.cancel(task_id)
+        except (SourceError, TimeoutError) as error:
+            _log.info("%s was not told to cancel task %s: %s", self._http.who, task_id, error)
+
     async def cancel(self, task_id: str) -> bytes | None:
         """Have the agent cancel a task: the item that says what the task is then. None: it does not do that.
 
         Also one that was over already is none to cancel; its item says nothing (``b""``). Raises ``SourceError``.
         """
         return await self._stop(self._asked(await self.endpoint()), task_id)
+
+    async def look(self, task_id: str) -> bytes:
+        """The item that tells what a task is by now, for a translator that was not there. Raises ``SourceError``."""
+        asked = self._asked(await self.endpoint())
+        answer = await self._post(asked, wire.METHODS[asked.endpoint.version].get, {"id": task_id}, stream=True)
+        try:
+            return wire.looked_up(await self._single(answer))
+        finally:
+            answer.close()
 
     # --- asking ------------------------------------------------------------------------------------------------
 
@@ -284,6 +328,9 @@ class A2ASource:
         else:
             asked.close()
             return
+        self._see_to(farewell)
+
+    def _see_to(self, farewell: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(farewell)
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
@@ -327,6 +374,27 @@ class A2ASource:
         if error is None:
             return wire.looked_up(body)
         return b"" if error.code == _OVER else None
+
+
+def _waiting(request: RunRequest) -> tuple[Remote, Any] | None:
+    """The task that waits for an answer of this request, and the answer. Raises ``Cancelled`` when there is none."""
+    answers = {answer.interrupt_id: answer for answer in request.resume}
+    for question in request.asked:
+        answer = answers.get(question.origin_id) or answers.get(question.interrupt_id)
+        if answer is None or question.remote is None or not question.remote.task_id:
+            continue
+        if answer.status == "cancelled":
+            raise Cancelled("The question was cancelled.")
+        return question.remote, answer.payload
+    return None
+
+
+def _said(request: RunRequest, waiting: tuple[Remote, Any] | None) -> str:
+    """What is said in words: an answer as text, also one that is data, or the newest message."""
+    if waiting is None:
+        return request.last_user_text()
+    _, payload = waiting
+    return payload if isinstance(payload, str) else msgspec.json.encode(payload).decode()
 
 
 def _called(name: str) -> str:

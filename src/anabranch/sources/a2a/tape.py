@@ -11,15 +11,17 @@ from typing import Any
 from ...errors import SourceError
 from .. import _captured
 from .._tape import BytesLoader, dump_bytes
+from .attributed import AttributedTranslator
 from .translate import A2ATranslator
 
 dump = dump_bytes
 loader = BytesLoader
 
 
-def translator(settings: dict[str, Any]) -> A2ATranslator:
-    """A translator for a recording: ``name`` is what the agent is called."""
-    return A2ATranslator(str(settings.get("name") or ""))
+def translator(settings: dict[str, Any]) -> A2ATranslator | AttributedTranslator:
+    """A translator for a recording: ``name`` is what the agent is called, ``attributed`` whether it may say who speaks."""
+    name = str(settings.get("name") or "")
+    return AttributedTranslator(name) if settings.get("attributed") is True else A2ATranslator(name)
 
 
 def captured(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -81,23 +81,39 @@ class A2ATranslator:
         """The events of one JSON-RPC response. What cannot be read ends the run as ``agent_protocol``."""
         if self._ended:
             return ()
+        if earlier := wire.told_before(item):
+            known = [event for event in self.feed(earlier) if isinstance(event, ev.RemoteKnown)]
+            self.go_on()
+            return known
         try:
             response = self._decode(item)
         except SourceError as error:
             return self._failed(error.code, str(error))
+        return self.read(response, item)
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether the agent speaks an older version than 1.0, as far as it has shown."""
+        return self._decode is legacy.decode
+
+    def read(self, response: wire.Response, item: bytes) -> Iterable[ev.Event]:
+        """The events of a response that was decoded already."""
         result = response.result
+        if self._ended:
+            return ()
         if result is None:
             return self._looked(response.look) if response.look is not None else self._refused(response.error)
         if self._behind:
             return self._cut_off()
         if result.task is None and result != _NOTHING:
             self._goes_on = False
-        if not self._context_id:
-            self._locate(result)
+        known = () if self._context_id else self._located(result)
         if result.artifact_update is not None:
             self._worked = True
-            return self._artifact(result.artifact_update)
-        return self._other(result) if result != _NOTHING else self._older(item)
+            events: Iterable[ev.Event] = self._artifact(result.artifact_update)
+        else:
+            events = self._other(result) if result != _NOTHING else self._older(item)
+        return (*known, *events) if known else events
 
     def go_on(self) -> None:
         """The task goes on with the user's answer: another request, of which what was shown before stays known."""
@@ -116,9 +132,10 @@ class A2ATranslator:
 
     # --- what can come -----------------------------------------------------------------------------------------
 
-    def _locate(self, result: wire.Result) -> None:
-        task_id, context_id = wire.place(result)
+    def _located(self, result: wire.Result) -> tuple[ev.Event, ...]:
+        before, (task_id, context_id) = self.remote, wire.place(result)
         self._task_id, self._context_id = self._task_id or task_id, self._context_id or context_id
+        return (ev.RemoteKnown(remote=self.remote),) if self.remote != before else ()
 
     def _other(self, result: wire.Result) -> Iterable[ev.Event]:
         if result.message is not None:
