@@ -6,12 +6,12 @@ Pure: a view of the run's request, and which contexts are in use.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..encodable import whole
-from ..events import Interrupted
+from ..events import Interrupted, Part
 from ..request import Asked, Message, Resume, RunRequest
 
 KEY = "__anabranch_asks"
@@ -58,8 +58,11 @@ class Asks:
         return answer is not None and answer.status == "cancelled"
 
     @contextmanager
-    def question(self, name: str, call_id: str, text: str) -> Iterator[RunRequest]:
-        """The request that asks the agent ``name``. While it is open, another one begins a context of its own."""
+    def question(self, name: str, call_id: str, text: str, parts: Sequence[Part] = ()) -> Iterator[RunRequest]:
+        """The request that asks the agent ``name``: ``text`` and what the user sent with it.
+
+        While it is open, another one begins a context of its own.
+        """
         context_id = "" if name in self._busy else self._contexts.get(name, "")
         mine = name not in self._busy
         self._busy.add(name)
@@ -67,7 +70,7 @@ class Asks:
             yield RunRequest(
                 run_id=call_id,
                 thread_id=call_id,
-                messages=(Message(id=f"{call_id}-question", role="user", content=whole(text)),),
+                messages=(Message(id=f"{call_id}-question", role="user", content=whole(text), parts=tuple(parts)),),
                 contexts={"": context_id} if context_id else {},
             )
         finally:

@@ -87,7 +87,7 @@ class SupervisorSource:
             decision = self._resumed(waiting) if waiting else self._decided(request)
             yield Routed(route=decision.route, agents=decision.agents, reason=decision.reason)
             if decision.route != "supervisor":
-                turn = _Turn(self._agents, asks, current())
+                turn = _Turn(self._agents, asks, current(), _parts(request))
                 calls = turn.announce(decision, waiting)
                 answers = await turn.ask(decision.question, calls)
                 if not (decision.route == "direct" and answers[0].unsent and not waiting):
@@ -150,8 +150,8 @@ class SupervisorSource:
 class _Turn:
     """Calls of agents that no model makes."""
 
-    def __init__(self, agents: Mapping[str, Delegated], asks: Asks, scope: Scope) -> None:
-        self._agents, self._asks, self._scope = agents, asks, scope
+    def __init__(self, agents: Mapping[str, Delegated], asks: Asks, scope: Scope, parts: Sequence[Part]) -> None:
+        self._agents, self._asks, self._scope, self._parts = agents, asks, scope, parts
 
     def announce(self, decision: Decision, waiting: Sequence[Asked]) -> list[tuple[str, str, Asked | None]]:
         """Show the calls, all of them before the first one runs: the name and the call of each, and what it resumes."""
@@ -183,7 +183,7 @@ class _Turn:
         opened = (
             self._asks.follow_up(asked, call_id, answer.payload if answer else None)
             if asked
-            else self._asks.question(name, call_id, question)
+            else self._asks.question(name, call_id, question, self._parts)
         )
         with opened as request:
             remote = Remote(url=agent.url) if agent.url else None
@@ -205,6 +205,12 @@ class _Turn:
         failed = [answer.failed for answer in answers if answer.failed is not None]
         if len(failed) == len(answers) and not asked:
             yield failed[0]
+
+
+def _parts(request: RunRequest) -> list[Part]:
+    """What the newest message of the user has besides text."""
+    newest = next((message for message in reversed(request.messages) if message.role == "user"), None)
+    return [part for part in newest.parts if part.kind != "text"] if newest else []
 
 
 def configurable(request: RunRequest) -> dict[str, Any]:

@@ -48,12 +48,11 @@ VERSION = 1
 
 _ENDS = {ev.MessageFinished: "message_id", ev.ReasoningFinished: "reasoning_id", ev.ToolCallFinished: "call_id"}
 _to_text = msgspec.json.Encoder().encode
-_told = msgspec.json.Decoder(Told).decode
 
 
 def reader(profile: Profile) -> str:
     """The kind of reader that an encoder for ``profile`` is, whatever its envelope; its states are kept under this."""
-    return f"a2a/{VERSION}:{'attributed' if profile.attributed else 'plain'}"
+    return f"a2a/{VERSION}:{'caipe' if profile.caipe else 'attributed' if profile.attributed else 'plain'}"
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -111,6 +110,8 @@ class A2aEncoder:
     part of the state.
     """
 
+    _kind: type[Told] = Told
+
     def __init__(
         self,
         profile: Profile,
@@ -120,8 +121,8 @@ class A2aEncoder:
         told: Told | None = None,
     ) -> None:
         self._profile, self._envelope, self._given, self._before = profile, envelope, given, before or {}
-        self._told = told or Told.nothing()
-        self._writer = Writer(profile.attributed, self._told)
+        self._told = told or self._kind.nothing()
+        self._writer = self._writing()
         self._heads: dict[str, tuple[bytes, bytes, bytes] | tuple[()]] = {}
         self._cursor = b""
         if told and told.run_id:
@@ -131,7 +132,7 @@ class A2aEncoder:
     def restored(cls, profile: Profile, envelope: Envelope, state: bytes) -> A2aEncoder | None:
         """The encoder that gave ``state``, for a profile with the same ``reader``; None when that is no state."""
         try:
-            return cls(profile, envelope, told=_told(state))
+            return cls(profile, envelope, told=msgspec.json.decode(state, type=cls._kind))
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
 
@@ -195,6 +196,9 @@ class A2aEncoder:
         elif field := _ENDS.get(type(fact)):
             self._heads.pop(getattr(fact, field), None)
         return frames
+
+    def _writing(self) -> Writer:
+        return Writer(self._profile.attributed, self._told)
 
     def _task(self, task: Payload) -> Payload:
         """The task as this run finds it."""

@@ -11,7 +11,9 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from ...errors import AnabranchError, ClientError, Conflict, NotFound
 from ...events import RunFailed, RunStarted
@@ -21,7 +23,7 @@ from .._base import Cursor, Encoder
 from .._follow import Follower
 from .._gate import Gate, TaskRun
 from .._remnant import Remnant
-from . import listing, messages, wire
+from . import caipe, listing, messages, wire
 from .encode import A2aEncoder, reader
 from .parse import Call
 from .prelude import Snapshot
@@ -29,6 +31,7 @@ from .profile import Profile
 from .task import TaskFold
 
 Payload = dict[str, Any]
+_Fold = TypeVar("_Fold", bound=TaskFold)
 Frames = AbstractAsyncContextManager[AsyncIterator[bytes]]
 
 CANCEL_S = 5.0
@@ -72,15 +75,15 @@ class Methods:
 
     async def send(self, caller: Caller, call: Call) -> Payload:
         """The task that the message starts, or goes on with: when it is over or asks something, or at once."""
-        sent = messages.sent(call.params)
-        run = (await self._started(caller, sent))[-1]
+        sent = _sent(call)
+        run = (await self._started(caller, call, sent))[-1]
         runs = await self._task(caller, run.task_id)
-        fold = await (_folded(runs) if sent.at_once else _settled(runs))
+        fold = await (_folded(runs, call.profile) if sent.at_once else _settled(runs, call.profile))
         return fold.task(_modern(call.profile), sent.history_length)
 
     async def get(self, caller: Caller, call: Call) -> Payload:
         """The task as it is."""
-        fold = await _folded(await self._task(caller, call.params.id))
+        fold = await _folded(await self._task(caller, call.params.id), call.profile)
         return fold.task(_modern(call.profile), call.params.history_length)
 
     async def cancel(self, caller: Caller, call: Call) -> Payload:
@@ -94,7 +97,8 @@ class Methods:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CANCEL_S):
                 await _over(ending)
-        return (await _folded(await self._task(caller, run.task_id))).task(_modern(call.profile))
+        fold = await _folded(await self._task(caller, run.task_id), call.profile)
+        return fold.task(_modern(call.profile))
 
     async def list(self, caller: Caller, call: Call) -> Payload:
         """A page of the caller's tasks with the agent, those that changed last first."""
@@ -109,7 +113,7 @@ class Methods:
             limit=asked.size + 1,
         )
         shown, profile = page[: asked.size], _modern(call.profile)
-        folds = [await _folded(await self._task(caller, run.task_id)) for run in shown]
+        folds = [await _folded(await self._task(caller, run.task_id), profile) for run in shown]
         if asked.state in wire.INTERRUPTED:  # the table does not tell these two apart
             folds = [fold for fold in folds if fold.state == asked.state]
         tasks = [fold.task(profile, asked.history_length, asked.artifacts) for fold in folds]
@@ -120,7 +124,7 @@ class Methods:
 
     async def stream(self, caller: Caller, call: Call) -> Frames:
         """The run that the message starts, from its start, or after what the caller has seen of it."""
-        *earlier, run = await self._started(caller, messages.sent(call.params))
+        *earlier, run = await self._started(caller, call, _sent(call))
         seen = caller.seen if caller.seen.rpartition(":")[0] == run.run_id else ""
         return (await _followed(call, earlier, run, seen)).frames()
 
@@ -149,29 +153,55 @@ class Methods:
             raise NotFound(f"there is no task {task_id[:80]!r}")
         return runs
 
-    async def _started(self, caller: Caller, sent: messages.Sent) -> Sequence[TaskRun]:
+    async def _started(self, caller: Caller, call: Call, sent: messages.Sent) -> Sequence[TaskRun]:
         """The run that answers the message, last, and before it the runs that it continues."""
-        if sent.task_id is None:
+        task_id = sent.task_id
+        if task_id is None and call.profile.caipe and sent.context_id:
+            task_id = await self._waiting(caller, sent)
+        if task_id is None:
             return [await self._gate.start(caller.principal, caller.agent, sent.request())]
-        runs = await self._task(caller, sent.task_id)
+        runs = await self._task(caller, task_id)
         context_id = runs[-1].thread_id
-        if sent.context_id not in (None, context_id):
+        if sent.context_id not in (None, context_id) and not call.profile.caipe:
             text = f"message.contextId cannot be used: the task is in {context_id!r}; send that or none"
             raise ClientError(text, code="bad_input")
         again = next((number for number, run in enumerate(runs) if run.run_id == sent.run_id), len(runs))
         if again == len(runs) and runs[-1].status in _LIVE:
-            raise _unsupported(f"task {sent.task_id!r} is busy: wait until it asks something, or cancel it")
+            raise _unsupported(f"task {task_id!r} is busy: wait until it asks something, or cancel it")
         earlier = runs[:again]
         questions = await earlier[-1].asked() if earlier else ()
         if again == len(runs) and not questions:
-            raise _unsupported(f"task {sent.task_id!r} is over: send the message without a taskId")
-        run = await self._gate.start(caller.principal, caller.agent, sent.request(context_id, questions))
-        return [*earlier, run]
+            raise _unsupported(f"task {task_id!r} is over: send the message without a taskId")
+        request = sent.request(context_id, questions)
+        if questions and call.profile.caipe:
+            request = caipe.resumed(request, (await _caipe_folded(earlier)).asked)
+        return [*earlier, await self._gate.start(caller.principal, caller.agent, request)]
+
+    async def _waiting(self, caller: Caller, sent: messages.Sent) -> str | None:
+        """The task in the message's context that waits for an answer, or has got this one."""
+        page, _ = await self._gate.tasks(caller.principal, agent=caller.agent, thread_id=sent.context_id, limit=1)
+        runs = await self._task(caller, page[0].task_id) if page else ()
+        if any(run.run_id == sent.run_id for run in runs) or (runs and await runs[-1].asked()):
+            return page[0].task_id
+        return None
 
 
 def _modern(profile: Profile) -> Profile:
     """``profile`` in 1.0: what is told is put into the words of 0.3 by its binding."""
-    return Profile("1.0", profile.attributed)
+    return replace(profile, version="1.0")
+
+
+def _sent(call: Call) -> messages.Sent:
+    """The message that a call sends."""
+    return caipe.sent(call.params) if call.profile.caipe else messages.sent(call.params)
+
+
+def _encoding(profile: Profile) -> type[A2aEncoder]:
+    return caipe.CaipeEncoder if profile.caipe else A2aEncoder
+
+
+def _folding(profile: Profile) -> type[TaskFold]:
+    return caipe.CaipeFold if profile.caipe else TaskFold
 
 
 @asynccontextmanager
@@ -201,24 +231,25 @@ async def _onward(call: Call, run: TaskRun, frames: AsyncIterator[bytes]) -> Asy
 
 async def _followed(call: Call, earlier: Sequence[TaskRun], run: TaskRun, seen: str) -> Follower:
     """The run that continues the ``earlier`` ones, from its start or after what was ``seen`` of it."""
-    before = (await _folded(earlier)).task(_modern(call.profile)) if earlier else None
-    follower = _follower(call, run, A2aEncoder(call.profile, call.envelope, await run.given(), before))
+    before = (await _folded(earlier, call.profile)).task(_modern(call.profile)) if earlier else None
+    follower = _follower(call, run, _encoding(call.profile)(call.profile, call.envelope, await run.given(), before))
     if seen and not await follower.resume(Cursor.parse(seen, run.run_id)):
         return await _snapshot(call, earlier, run)
     return follower
 
 
 def _follower(call: Call, run: TaskRun, encoder: Encoder) -> Follower:
-    restored = partial(A2aEncoder.restored, call.profile, call.envelope)
+    restored = partial(_encoding(call.profile).restored, call.profile, call.envelope)
     return Follower(run, reader(call.profile), encoder, restored)
 
 
 async def _snapshot(call: Call, earlier: Sequence[TaskRun], run: TaskRun) -> Follower:
     """The task as it is, then what comes after that."""
-    fold = await _folded(earlier) if earlier else TaskFold(run.task_id, run.thread_id)
+    new = _folding(call.profile)(run.task_id, run.thread_id)
+    fold = await _folded(earlier, call.profile) if earlier else new
     fold.given(await run.given())
     bounds = await run.bounds()
-    encoder: Encoder = A2aEncoder(call.profile, call.envelope)
+    encoder: Encoder = _encoding(call.profile)(call.profile, call.envelope)
     if bounds.first > 1:
         encoder = Remnant(encoder)
     started = RunStarted(run_id=run.run_id, thread_id=run.thread_id, task_id=run.task_id)
@@ -227,9 +258,16 @@ async def _snapshot(call: Call, earlier: Sequence[TaskRun], run: TaskRun) -> Fol
     return follower
 
 
-async def _folded(runs: Sequence[TaskRun]) -> TaskFold:
-    """The task as it is now."""
-    fold = TaskFold(runs[-1].task_id, runs[-1].thread_id)
+async def _folded(runs: Sequence[TaskRun], profile: Profile) -> TaskFold:
+    """The task as it is now, as such clients are told of it."""
+    return await _fed(_folding(profile)(runs[-1].task_id, runs[-1].thread_id), runs)
+
+
+async def _caipe_folded(runs: Sequence[TaskRun]) -> caipe.CaipeFold:
+    return await _fed(caipe.CaipeFold(), runs)
+
+
+async def _fed(fold: _Fold, runs: Sequence[TaskRun]) -> _Fold:
     for run in runs:
         fold.given(await run.given())
         after, bounds = 0, await run.bounds()
@@ -244,10 +282,10 @@ async def _folded(runs: Sequence[TaskRun]) -> TaskFold:
     return fold
 
 
-async def _settled(runs: Sequence[TaskRun]) -> TaskFold:
+async def _settled(runs: Sequence[TaskRun], profile: Profile) -> TaskFold:
     """The task when its last run is over."""
     await _over(runs[-1])
-    return await _folded(runs)
+    return await _folded(runs, profile)
 
 
 async def _over(run: TaskRun) -> None:

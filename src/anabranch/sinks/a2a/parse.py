@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from ...encodable import whole
 from . import legacy, wire
-from .checks import LONG_ID, bad, checked_id, converted, refuse
+from .checks import LONG_ID, bad, checked_id, converted, refuse, shown
 from .encode import Envelope
-from .profile import EXTENSION, Profile, Version
+from .profile import EXTENSION, Name, Profile, Version
 
 METHODS: dict[str, type[Any]] = {
     "SendMessage": wire.SendMessage,
@@ -65,8 +65,8 @@ def request_id(said: Any) -> str | int | float | None:
     return found if isinstance(found, str | int | float) and not isinstance(found, bool) else None
 
 
-def rpc_call(said: Any, headers: Mapping[str, str], query: Mapping[str, str]) -> Call:
-    """The call that a JSON-RPC request makes. Raises ``ClientError``."""
+def rpc_call(said: Any, headers: Mapping[str, str], query: Mapping[str, str], default: Name = "standard") -> Call:
+    """The call that a JSON-RPC request makes; ``default`` is for who names no profile. Raises ``ClientError``."""
     if isinstance(said, list):
         refuse("batches are not served: send one request at a time", "bad_request")
     if not isinstance(said, dict) or said.get("jsonrpc") != "2.0":
@@ -81,11 +81,20 @@ def rpc_call(said: Any, headers: Mapping[str, str], query: Mapping[str, str]) ->
     params = {} if params is None else params
     if version == "0.3":
         method, params = _modern(method), legacy.params(params)
-    profile = Profile(version, attributed=EXTENSION in extensions(headers))
+    profile = profiled(version, headers, query, default)
     return Call(method, _read(method, params), profile, Envelope.rpc(request_id(said)))
 
 
-def rest_call(method: str, said: Any, version: Version, headers: Mapping[str, str], *, text: bool = False) -> Call:
+def rest_call(
+    method: str,
+    said: Any,
+    version: Version,
+    headers: Mapping[str, str],
+    query: Mapping[str, str] | None = None,
+    default: Name = "standard",
+    *,
+    text: bool = False,
+) -> Call:
     """The call of the 1.0 ``method`` that a REST request of ``version`` makes. Raises ``ClientError``.
 
     With ``text``, what is ``said`` comes from a query: numbers are text, too.
@@ -94,7 +103,7 @@ def rest_call(method: str, said: Any, version: Version, headers: Mapping[str, st
         said = legacy.rest_params(said)
         if text and said.get("historyLength") == "0":
             del said["historyLength"]  # in 0.3, none and all are the same
-    profile = Profile(version, attributed=EXTENSION in extensions(headers))
+    profile = profiled(version, headers, query or {}, default)
     return Call(method, _read(method, said, strict=not text), profile, Envelope.rest())
 
 
@@ -115,6 +124,19 @@ def spoken(headers: Mapping[str, str], query: Mapping[str, str]) -> Version:
     if said == "0.3":
         return "0.3"
     refuse(f"A2A-Version {said[:40]!r} is not spoken here: send 1.0 or 0.3", "unknown_version")
+
+
+def profiled(version: Version, headers: Mapping[str, str], query: Mapping[str, str], default: Name) -> Profile:
+    """What the client reads: the ``profile`` in its query; else ``EXTENSION``, if it asks for that; else ``default``.
+
+    Raises ``ClientError`` for a profile that there is not.
+    """
+    name, attributed = query.get("profile"), EXTENSION in extensions(headers)
+    if name is None:
+        return Profile(version, attributed, caipe=default == "caipe" and not attributed)
+    if name not in get_args(Name):
+        bad("profile", f"it is {shown(name)}; send {' or '.join(get_args(Name))}, or none")
+    return Profile(version, attributed and name != "caipe", caipe=name == "caipe")
 
 
 def extensions(headers: Mapping[str, str]) -> frozenset[str]:

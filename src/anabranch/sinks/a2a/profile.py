@@ -18,8 +18,14 @@ NAMESPACE = "anabranch"
 Version = Literal["1.0", "0.3"]
 
 
+Name = Literal["standard", "caipe"]
+"""What clients and configurations call a profile: the protocol as it is, or what ``caipe`` makes of it."""
+
+
 class Profile(msgspec.Struct, frozen=True):
-    """What a client can read: the version it speaks, and whether it asked for ``EXTENSION`` (``attributed``)."""
+    """What a client can read: the version it speaks, whether it asked for ``EXTENSION`` (``attributed``), or else
+    whether it was built for the Platform Engineer (``caipe``)."""
 
     version: Version = "1.0"
     attributed: bool = False
+    caipe: bool = False

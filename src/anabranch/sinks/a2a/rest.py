@@ -14,7 +14,7 @@ from . import legacy, parse, refusals
 from .methods import Caller, Methods, Payload
 from .parse import Call
 from .payload import to_json
-from .profile import Version
+from .profile import Name, Version
 from .rpc import Endpoint, Stream, activated, last_event_id, unless_left
 
 _SEND = ("SendMessage", "SendStreamingMessage")
@@ -36,8 +36,13 @@ _PATHS = (
 _OLD_PATHS = (*(path for path in _PATHS if path[2] != "ListTasks"), ("GET", "/card", "GetExtendedAgentCard"))
 
 
-def routes(gate: Gate, methods: Methods, under: str, *, keep_alive_s: float, body_limit: int) -> list[Route]:
-    """The routes of one agent, which is the one named in the path ``under``, or the default one."""
+def routes(
+    gate: Gate, methods: Methods, under: str, *, keep_alive_s: float, body_limit: int, profile: Name
+) -> list[Route]:
+    """The routes of one agent, which is the one named in the path ``under``, or the default one.
+
+    ``profile`` is for clients that name none.
+    """
 
     def endpoint(method: str, version: Version) -> Endpoint:
         async def answer(request: Request) -> Response | FrameStream:
@@ -46,7 +51,8 @@ def routes(gate: Gate, methods: Methods, under: str, *, keep_alive_s: float, bod
             try:
                 parse.expect(version, request.headers, request.query_params)
                 said = await _said(request, method, body_limit)
-                call = parse.rest_call(method, said, version, request.headers, text=method not in _SEND)
+                asked = (request.headers, request.query_params, profile)
+                call = parse.rest_call(method, said, version, *asked, text=method not in _SEND)
                 caller = Caller(principal, agent, last_event_id(request))
                 if streaming := methods.streaming.get(method):
                     return Stream(await streaming(caller, call), call.profile, keep_alive_s=keep_alive_s)

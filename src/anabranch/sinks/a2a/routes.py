@@ -20,6 +20,7 @@ from . import rest, rpc
 from .card import card
 from .methods import Methods
 from .payload import to_json
+from .profile import Name
 
 CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where cards are, for clients of today and of before 0.3."""
@@ -37,14 +38,16 @@ def routes(
     security: Mapping[str, Any] | None = None,
     keep_alive_s: float = KEEP_ALIVE_S,
     body_limit: int = BODY_LIMIT,
+    profile: Name = "standard",
 ) -> list[Route]:
     """The sink's routes. Cards are for everybody; what else is asked of a task that is not the caller's is a 404.
 
     The addresses in cards begin with ``public_url``, or as the request for the card did. ``version`` is the server's,
-    ``security`` what ``card`` takes.
+    ``security`` what ``card`` takes. ``profile`` is for clients that name none.
     """
     methods = Methods(gate)
-    answer = rpc.endpoint(gate, methods, keep_alive_s=keep_alive_s, body_limit=body_limit)
+    limits: Any = {"keep_alive_s": keep_alive_s, "body_limit": body_limit, "profile": profile}
+    answer = rpc.endpoint(gate, methods, **limits)
 
     async def presented(request: Request) -> Response:
         name = request.path_params.get("name")
@@ -63,11 +66,7 @@ def routes(
     return [
         *[Route(path, answer, methods=["POST"]) for path in ("/", "/a2a/{name}", "/a2a/{name}/")],
         *[Route(f"{under}{path}", presented, methods=["GET"]) for under in _PLACES for path in CARDS],
-        *[
-            route
-            for under in _PLACES
-            for route in rest.routes(gate, methods, under, keep_alive_s=keep_alive_s, body_limit=body_limit)
-        ],
+        *[route for under in _PLACES for route in rest.routes(gate, methods, under, **limits)],
     ]
 
 

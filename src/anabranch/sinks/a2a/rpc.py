@@ -19,15 +19,18 @@ from .encode import Envelope
 from .methods import Caller, Frames, Methods, Payload
 from .parse import Call
 from .payload import to_json
-from .profile import EXTENSION, Profile
+from .profile import EXTENSION, Name, Profile
 
 Endpoint = Callable[[Request], Awaitable[Response | FrameStream]]
 
 _T = TypeVar("_T")
 
 
-def endpoint(gate: Gate, methods: Methods, *, keep_alive_s: float, body_limit: int) -> Endpoint:
-    """Answers the requests of one address. The agent is the one in its path, or the default one."""
+def endpoint(gate: Gate, methods: Methods, *, keep_alive_s: float, body_limit: int, profile: Name) -> Endpoint:
+    """Answers the requests of one address. The agent is the one in its path, or the default one.
+
+    ``profile`` is for clients that name none.
+    """
 
     async def answer(request: Request) -> Response | FrameStream:
         principal = await gate.identify(request)
@@ -36,7 +39,7 @@ def endpoint(gate: Gate, methods: Methods, *, keep_alive_s: float, body_limit: i
         try:
             said = parse.decode(await json_body(request, body_limit))
             envelope = Envelope.rpc(parse.request_id(said))
-            call = parse.rpc_call(said, request.headers, request.query_params)
+            call = parse.rpc_call(said, request.headers, request.query_params, profile)
             caller = Caller(principal, agent, last_event_id(request))
             if streaming := methods.streaming.get(call.method):
                 return Stream(await streaming(caller, call), call.profile, keep_alive_s=keep_alive_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -31,6 +31,6 @@ class Told(msgspec.Struct, forbid_unknown_fields=True):
     ended: bool
 
     @classmethod
-    def nothing(cls) -> Told:
+    def nothing(cls) -> Self:
         """Before the first entry."""
         return cls("", "", "", 0, {}, {}, {}, {}, False)

@@ -8,10 +8,12 @@ it is read (``_legacy``); states and roles stay as they are.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from ... import events as ev
 from ...errors import SourceError
 
 VERSION = "1.0"
@@ -239,15 +241,42 @@ def user_message(
     context_id: str = "",
     task_id: str = "",
     data: Any = msgspec.UNSET,
+    more: Iterable[ev.Part] = (),
 ) -> dict[str, Any]:
-    """A message of the user, in a task or context that exists when they are named; ``data`` is what it says as JSON."""
+    """A message of the user, in a task or context that exists when they are named.
+
+    ``data`` is what it says as JSON, ``more`` what it has besides.
+    """
     parts: list[dict[str, Any]] = [{"text": text}, *([] if data is msgspec.UNSET else [{"data": data}])]
+    parts += [_sent(part) for part in more]
+    if len(parts) > 1 and not text:
+        del parts[0]
     message: dict[str, Any] = {"messageId": message_id, "role": "ROLE_USER", "parts": parts}
     if version == LEGACY:
-        parts = [{"kind": next(iter(part))} | part for part in parts]
-        message |= {"kind": "message", "role": "user", "parts": parts}
+        message |= {"kind": "message", "role": "user", "parts": [_older(part) for part in parts]}
     known = {"contextId": context_id, "taskId": task_id}
     return message | {key: value for key, value in known.items() if value}
+
+
+def _sent(part: ev.Part) -> dict[str, Any]:
+    """A part of the user's message, as 1.0 has it."""
+    if part.kind == "json":
+        return {"data": part.data}
+    if part.kind == "text":
+        return {"text": part.text}
+    head, is_data, raw = part.url.partition(";base64,")
+    inline = bool(is_data) and head.startswith("data:")
+    said = {"raw": raw} if inline else {"url": part.url}
+    about = {"mediaType": part.mime_type or (head.removeprefix("data:") if inline else ""), "filename": part.name}
+    return said | {name: value for name, value in about.items() if value}
+
+
+def _older(part: dict[str, Any]) -> dict[str, Any]:
+    """The same as 0.3 has it."""
+    if "text" in part or "data" in part:
+        return {"kind": next(iter(part))} | part
+    names = {"raw": "bytes", "url": "uri", "mediaType": "mimeType", "filename": "name"}
+    return {"kind": "file", "file": {names[name]: value for name, value in part.items()}}
 
 
 _BEFORE = b'{"before":'

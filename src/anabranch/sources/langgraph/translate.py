@@ -40,7 +40,7 @@ from ...events import (
     StateSnapshot,
 )
 from ...scope import join, under
-from .._foreign import as_it_is, attribute, entry, label, listed, plain
+from .._foreign import as_it_is, attribute, entry, json_text, label, listed, plain
 from ._failures import explain
 from ._lanes import Call, Lane, Lanes, Task, end, settle
 from ._results import Results, tool_messages
@@ -257,6 +257,12 @@ class LangGraphTranslator:
             out.append(question)
 
 
+def _words(said: dict[str, Any]) -> str:
+    """A question that has no message, in words."""
+    spoken = next((said[name] for name in ("question", "prompt", "text") if isinstance(said.get(name), str)), None)
+    return spoken if spoken is not None else json_text(said)
+
+
 REMOTE = "anabranch_remote"
 """In the value of an interrupt: where the task runs that asks, by which the value is a question of a remote agent."""
 
@@ -292,7 +298,7 @@ def _question(lane: Lane, call: Call | None, interrupt: Any) -> Interrupted:
         agent=lane.path,
         interrupt_id=interrupt["id"],
         reason=reason if isinstance(reason, str) else "langgraph:interrupt",
-        message=message if isinstance(message, str) else None,
+        message=message if isinstance(message, str) else _words(said),
         schema=said.get("schema") if schema is None else schema,
         call_id=call.id if call else None,
         metadata={"value": value},
