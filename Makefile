@@ -54,8 +54,8 @@ bench: $(VENV)/.dev ## relay lag and CPU per token, beside the bare loops
 lock: ## resolve pyproject.toml into requirements/*.txt: versions and hashes, no addresses
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: run 'make setup' or install it (pip install uv)" >&2; exit 1; }
 	@mkdir -p requirements
-	$(LOCK) --extra demo --extra auth --group dev --output-file requirements/dev.txt
-	$(LOCK) --extra demo --extra auth --group build --constraint requirements/dev.txt --output-file requirements/demo.txt
+	$(LOCK) --extra demo --extra auth --extra mcp --group dev --output-file requirements/dev.txt
+	$(LOCK) --extra demo --extra auth --extra mcp --group build --constraint requirements/dev.txt --output-file requirements/demo.txt
 
 setup: $(VENV)/.dev $(if $(NODE),$(ORACLES)/node_modules/.stamp) ## the development environment
 	@$(if $(NODE),,echo "no node with npm, or no $(ORACLES)/package-lock.json: the oracle tests will skip")

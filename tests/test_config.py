@@ -73,7 +73,7 @@ AGENT = "agents: {a: {python: 'm:f'}}\n"
 
 COMPLAINTS = [
     ("agents:\n  a: {python: 'm:f'}\nserver:\n  prot: 80\n", ["the.yaml:4", "`server.prot`", "did you mean `port`?"]),
-    (AGENT + "colour: red\n", ["the.yaml:2", "`colour`", "known here: agents, auth, default, model"]),
+    (AGENT + "colour: red\n", ["the.yaml:2", "`colour`", "known here: agents, agents_from_env, auth, default, mcp"]),
     ("agents:\n  a:\n    pyton: 'm:f'\n", ["the.yaml:3", "`agents.a.pyton`", "did you mean `python`?"]),
     (AGENT + "model: {base_url: 'http://x'}\n", ["the.yaml:2", "`model.name`", "missing"]),
     ("server: {port: 80}\n", ["the.yaml", "`agents`", "missing"]),

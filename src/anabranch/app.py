@@ -15,11 +15,12 @@ import asyncio
 import inspect
 import logging
 import os
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,12 +29,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from . import __version__
-from .auth import Identifier, bearing, carrying, note, schemes
+from .auth import Identifier, bearing, carrying, enter, note, schemes
 from .config import Callers, Config, Server
 from .configured import as_source, made, secrets
 from .errors import AnabranchError, ClientError, ConfigError, NotFound
 from .identity import LOCAL, Principal, identified
 from .request import RunRequest
+from .routes import listed
 from .routes import routes as json_routes
 from .runs._base import Kept, OnDisconnect, RunRecord
 from .runs.asking import memory_key
@@ -81,6 +83,7 @@ class App:
         descriptions: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = limits = server or Server()
+        self._id = uuid.uuid4().hex[:12]
         self._sources = {name: as_source(agent, name) for name, agent in agents.items()}
         self._default = default or (next(iter(agents)) if len(agents) == 1 else None)
         if self._default is not None and self._default not in self._sources:
@@ -119,6 +122,7 @@ class App:
                     security=schemes(auth),
                     keep_alive_s=limits.keep_alive,
                     body_limit=limits.body_limit,
+                    profile=limits.a2a_profile,
                 ),
             ],
             exception_handlers={
@@ -160,9 +164,15 @@ class App:
             await self._asgi(scope, receive, send)
 
     async def open(self) -> None:
-        """End truthfully what a process before this one left running. Once; requests wait for it."""
+        """End truthfully what a process before this one left running, and start what agents do by themselves.
+
+        Once; requests wait for it.
+        """
         if self._opening is None:
             self._opening = asyncio.create_task(self.runs.recover(), name="recover")
+            for source in self._sources.values():
+                if hasattr(source, "start"):
+                    source.start()
         if not self._opening.done():
             await asyncio.wait((self._opening,))
         self._opening.result()
@@ -205,6 +215,7 @@ class App:
     async def start(self, principal: Principal, agent: str | None, request: RunRequest) -> Watched:
         """``Gate.start``: begin or join a run of ``agent`` for ``principal``."""
         name = self.present(agent).name
+        enter(f"{self._id}/{quote(name)}")
         policy = self._on_disconnect
         if isinstance(policy, Mapping):
             policy = policy.get(name, "continue")
@@ -261,6 +272,13 @@ class App:
     def agents(self) -> list[str]:
         """The names of the agents."""
         return list(self._sources)
+
+    def roster(self) -> list[dict[str, Any]]:
+        """``Desk.roster``: the agents, as far as callers may know them."""
+        return [
+            listed(name, source, self._descriptions.get(name, ""), name == self._default)
+            for name, source in self._sources.items()
+        ]
 
     async def _forget(self, thread: Sequence[RunRecord]) -> None:
         """Make the agents forget a thread that is gone: its id may be used again."""

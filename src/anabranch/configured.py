@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from .auth import outgoing
-from .config import Agent, CancelAfter, Config, Model, Supervisor
+from .config import Agent, Auth, CancelAfter, Config, McpServer, Model, Supervisor
 from .errors import ConfigError, MissingExtra
 from .runs._base import OnDisconnect
 from .sources._base import Source
+from .sources.limited import Limited
 from .sources.python import PythonSource
 
 if TYPE_CHECKING:
+    from .sources.a2a import Credential
+    from .supervisor.mcp import McpTools, Server
     from .supervisor.routing import Mode
     from .supervisor.source import Delegated
 
@@ -86,24 +89,24 @@ def _at(*path: str) -> Iterator[None]:
 
 def _configured(name: str, agent: Agent) -> Source:
     path = ("agents", name)
-    if agent.openai is not None:
-        with _at(*path, "openai"):
-            return _openai(name, agent, agent.openai)
-    if agent.a2a is None:
+    if agent.a2a is None and agent.openai is None:
         with _at(*path, "python"):
             return as_source(_imported(name, agent.python or ""), name)
-    with _at(*path, "a2a"):
-        return _a2a(name, agent, agent.a2a)
+    with _at(*path, "a2a" if agent.openai is None else "openai"):
+        source = _a2a(name, agent, agent.a2a or "") if agent.openai is None else _openai(name, agent, agent.openai)
+    return source if agent.timeout.total is None else Limited(source, agent.timeout.total, name)
 
 
 def _a2a(name: str, agent: Agent, url: str) -> Source:
-    from .sources.a2a import A2ASource
+    from .sources.a2a import EXTENSION, A2ASource
+    from .supervisor.registry import Registered
 
     _require_aiohttp("a2a")
+    auth, times = agent.auth or Auth(), agent.timeout
     path = ("agents", name, "auth", "bearer_env")
-    headers = {"authorization": f"Bearer {_secret(path, agent.auth.bearer_env)}"} if agent.auth else None
-    times = agent.timeout
-    return A2ASource(
+    headers = {"authorization": f"Bearer {_secret(path, auth.bearer_env)}"} if auth.bearer_env else None
+    credential = _credential(name, auth, url)
+    source = A2ASource(
         url,
         name=name,
         headers=headers,
@@ -112,6 +115,31 @@ def _a2a(name: str, agent: Agent, url: str) -> Source:
         idle_s=times.idle,
         forward=partial(outgoing, tuple(agent.forward)),
         bound=bool(agent.forward),
+        extensions=(EXTENSION,),
+        credential=credential,
+        override=agent.url_override,
+    )
+    has = {header.lower() for header in agent.forward}
+    if agent.auth is not None:
+        has.add("key" if auth.api_key_env else "authorization")
+    return Registered(name, source, description=agent.description, has=has)
+
+
+def _credential(name: str, auth: Auth, url: str) -> Credential | None:
+    from .sources.a2a import ApiKey, ClientCredentials
+
+    who, path = f"The agent {name}", ("agents", name, "auth")
+    if auth.api_key_env:
+        return ApiKey(who, _secret((*path, "api_key_env"), auth.api_key_env), auth.name or "")
+    if auth.oauth2 is None:
+        return None
+    return ClientCredentials(
+        who,
+        _secret((*path, "oauth2", "client_id_env"), auth.oauth2.client_id_env),
+        _secret((*path, "oauth2", "client_secret_env"), auth.oauth2.client_secret_env),
+        agent=url,
+        token_url=auth.oauth2.token_url or "",
+        scopes=tuple(auth.oauth2.scopes),
     )
 
 
@@ -153,19 +181,56 @@ def _supervisor(config: Config, sources: Mapping[str, Source]) -> Source:
             description=config.agents[name].description,
             url=config.agents[name].a2a or "",
         )
-        for name in config.supervisor.agents
+        for name in config.delegates
     ]
-    graph = _graph(config, config.supervisor, config.model, agents)
+    mcp = _mcp(config)
+    graph = _graph(config, config.supervisor, config.model, agents, mcp)
     routing = config.supervisor.routing
     mode: Mode = ("on" if routing else "off") if isinstance(routing, bool) else routing
-    return SupervisorSource(agents, graph, mode=mode, name="supervisor")
+    return SupervisorSource(agents, graph, mode=mode, name="supervisor", closes=[mcp.aclose] if mcp else [])
 
 
-def _graph(config: Config, supervisor: Supervisor, model: Model, agents: Sequence[Delegated]) -> Any:
+def _mcp(config: Config) -> McpTools | None:
+    """The MCP servers' tools, which connect when the graph first runs."""
+    if config.mcp is None:
+        return None
+    from .supervisor.mcp import McpTools
+
+    return McpTools([_mcp_server(name, server) for name, server in config.mcp.servers.items()])
+
+
+def _mcp_server(name: str, server: McpServer) -> Server:
+    from .supervisor.mcp import Server
+
+    path = ("mcp", "servers", name)
+
+    def held(field: str, named: Mapping[str, str]) -> dict[str, str]:
+        return {key: _secret((*path, field, key), variable) for key, variable in named.items()}
+
+    headers = {**server.headers, **held("headers_env", server.headers_env)}
+    if server.bearer_env is not None:
+        headers["authorization"] = f"Bearer {_secret((*path, 'bearer_env'), server.bearer_env)}"
+    with _at(*path):
+        return Server(
+            name,
+            url=server.url or "",
+            command=server.command or "",
+            args=server.args,
+            env={**server.env, **held("secrets_env", server.secrets_env)},
+            headers=headers,
+            connect_s=server.timeout.connect,
+            idle_s=server.timeout.idle,
+        )
+
+
+def _graph(
+    config: Config, supervisor: Supervisor, model: Model, agents: Sequence[Delegated], mcp: McpTools | None
+) -> Any:
     """Makes the supervisor's graph, when it is first needed."""
     from .sources.langgraph.reasoning import chat_model
     from .supervisor.answers import forwarding, forwards
     from .supervisor.delegate import delegate, tool_name
+    from .supervisor.describing import describing
     from .supervisor.graph import supervisor_graph
     from .supervisor.memory import memory
 
@@ -187,7 +252,8 @@ def _graph(config: Config, supervisor: Supervisor, model: Model, agents: Sequenc
 
     async def make() -> Any:
         checkpointer = await memory(config.storage)
-        middleware = [forwarding(policy, names)]
+        middleware = [describing({tool_name(agent.name): agent.source for agent in agents}), forwarding(policy, names)]
+        middleware += [mcp.middleware()] if mcp else []
         return supervisor_graph(chat, tools, supervisor.instructions, middleware=middleware, checkpointer=checkpointer)
 
     return make
@@ -196,9 +262,11 @@ def _graph(config: Config, supervisor: Supervisor, model: Model, agents: Sequenc
 def _secrets(section: Mapping[str, Any]) -> Iterator[str]:
     """The values of all variables that a configuration names: what its fields ``..._env`` hold."""
     for field, value in section.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and field.endswith("_env"):
+            yield from (os.environ.get(variable, "") for variable in value.values())
+        elif isinstance(value, Mapping):
             yield from _secrets(value)
-        elif field.endswith("_env") and value:
+        elif field.endswith("_env") and isinstance(value, str):
             yield os.environ.get(value, "")
 
 

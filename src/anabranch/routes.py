@@ -1,4 +1,4 @@
-"""The routes that speak no agent protocol: runs, threads and health, as JSON."""
+"""The routes that speak no agent protocol: agents, runs, threads and health, as JSON."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ class Desk(Protocol):
 
     async def identify(self, caller: HTTPConnection) -> Principal:
         """Who is asking."""
+
+    def roster(self) -> Sequence[Mapping[str, Any]]:
+        """The agents and how they are, as far as callers may know them."""
 
 
 def routes(desk: Desk) -> list[Route]:
@@ -79,6 +82,24 @@ def routes(desk: Desk) -> list[Route]:
         await desk.runs.delete_thread(request.path_params["thread_id"], await desk.identify(request))
         return Response(status_code=204)
 
+    return [
+        Route("/runs", listed, methods=["GET"]),
+        Route("/runs/{run_id:path}/events", events, methods=["GET"]),
+        Route("/runs/{run_id:path}/cancel", cancel, methods=["POST"]),
+        Route("/runs/{run_id:path}", one, methods=["GET"]),
+        Route("/threads/{thread_id:path}", thread, methods=["GET"]),
+        Route("/threads/{thread_id:path}", delete, methods=["DELETE"]),
+        *_states(desk),
+    ]
+
+
+def _states(desk: Desk) -> list[Route]:
+    """How the agents are, for callers; and how the server is, for everybody."""
+
+    async def agents(request: Request) -> Response:
+        await desk.identify(request)
+        return _json({"agents": desk.roster()})
+
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok", "name": "anabranch", "version": __version__})
 
@@ -88,15 +109,22 @@ def routes(desk: Desk) -> list[Route]:
         return JSONResponse({"status": "ready", "agents": list(desk.agents)})
 
     return [
-        Route("/runs", listed, methods=["GET"]),
-        Route("/runs/{run_id:path}/events", events, methods=["GET"]),
-        Route("/runs/{run_id:path}/cancel", cancel, methods=["POST"]),
-        Route("/runs/{run_id:path}", one, methods=["GET"]),
-        Route("/threads/{thread_id:path}", thread, methods=["GET"]),
-        Route("/threads/{thread_id:path}", delete, methods=["DELETE"]),
+        Route("/agents", agents, methods=["GET"]),
         *[Route(path, health, methods=["GET"]) for path in ("/", "/ping", "/ping/", "/health", "/health/")],
         *[Route(path, ready, methods=["GET"]) for path in ("/ready", "/ready/")],
     ]
+
+
+def listed(name: str, source: Any, description: str, is_default: bool) -> dict[str, Any]:
+    """An agent as callers may know it: no address, no secret."""
+    said: dict[str, Any] = {"name": name, "kind": getattr(source, "kind", "python")}
+    if hasattr(source, "shown"):
+        said |= source.shown()
+    else:
+        # What runs in this process is there; nobody looks at a model's endpoint.
+        said["state"] = "unknown" if said["kind"] == "openai" else "up"
+        said |= {"description": description} if description else {}
+    return said | {"default": is_default}
 
 
 def shown(record: RunRecord) -> dict[str, Any]:

@@ -138,7 +138,9 @@ async def test_a_tool_in_the_process_asks_for_what_it_may_have() -> None:
 
     async with served(App({"a": agent}, forwards=["X-Tenant"])) as url:
         answer = await ask(url, "POST", "/agui", body(), x_tenant="blue", authorization="Bearer ann", x_request_id="7")
-    assert json.loads(said(answer.events)) == {"x-tenant": "blue", "x-request-id": "7"}
+    told = json.loads(said(answer.events))
+    assert told.pop("x-anabranch-path").endswith("/a")
+    assert told == {"x-tenant": "blue", "x-request-id": "7"}
 
 
 def test_what_contradicts_itself_makes_no_server() -> None:

@@ -12,6 +12,7 @@ from anabranch.events import (
     AgentFailed,
     AgentFinished,
     AgentStarted,
+    Custom,
     Event,
     Interrupted,
     MessageFinished,
@@ -249,3 +250,26 @@ async def test_a_cancellation_stops_the_agent_ends_the_lane_and_passes_through(g
         await task
     assert left.is_set()
     assert (AgentFinished(agent="inner", outcome="cancelled") in events) is not gone
+
+
+async def test_that_an_agent_says_nothing_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.sources.relay.SILENCE_S", 0.01)
+    told = Signal()
+
+    async def agent(request: RunRequest) -> Items:
+        yield "hello"
+        await told.wait()
+        yield " again"
+
+    events: list[Event] = []
+
+    def emit(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Custom) and event.value["seconds"] > 0.015:
+            told.set()
+
+    lane = Scope(emit).lane("inner")
+    assert (await relay(PythonSource(agent), REQUEST, lane)).text == "hello again"
+    silences = [event for event in events if isinstance(event, Custom)]
+    assert [event.agent for event in silences] == ["inner"] * len(silences)
+    assert [event.name for event in silences] == ["anabranch.silent"] * len(silences)

@@ -108,7 +108,7 @@ async def test_an_agent_that_is_killed_fails_in_its_lane_and_its_sibling_finishe
 async def test_an_agent_that_is_not_there_fails_in_its_lane(spine):
     events = judged(await spine.events("komodor and argocd, please"))
     [failed] = only(events, "SUBAGENT_ERROR")
-    assert failed["code"] == "agent_unreachable" and str(spine.port) not in failed["message"]
+    assert failed["code"] == "agent_unavailable" and str(spine.port) not in failed["message"]
     assert by_lane(events)["argocd"] == "".join(tokens("argocd"))
     assert events[-1][1]["type"] == "RUN_FINISHED"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .cookies import bearing, note
 from .errors import Unauthorized
-from .forward import carrying, forwarded, outgoing
+from .forward import carrying, enter, forwarded, outgoing
 from .identifier import Found, Identifier
 from .schemes import schemes
 
@@ -14,6 +14,7 @@ __all__ = (
     "Unauthorized",
     "bearing",
     "carrying",
+    "enter",
     "forwarded",
     "note",
     "outgoing",

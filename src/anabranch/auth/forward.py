@@ -14,10 +14,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from ..config.callers import NEVER_FORWARDED
+from ..errors import ClientError
 from .shown import Headers
 
-TRACE = ("traceparent", "tracestate", "x-request-id")
-"""What tells which request a call belongs to (W3C Trace Context)."""
+PATH = "x-anabranch-path"
+"""Through which agents of which servers a request has come, so that a circle of servers is noticed."""
+
+TRACE = ("traceparent", "tracestate", "x-request-id", PATH)
+"""What tells which request a call belongs to (W3C Trace Context), and how it came."""
+
+HOPS = 8
+"""Servers a request may go through."""
 
 VALUE_LIMIT = 16 * 1024
 """Characters a forwarded header may have."""
@@ -67,6 +74,22 @@ def carrying(headers: Headers, allow: Sequence[str] = ()) -> Iterator[None]:
         yield
     finally:
         _carried.reset(token)
+
+
+def enter(place: str) -> None:
+    """The request of this context has come to ``place``, and goes on from there.
+
+    Raises ``ClientError`` ``cycle`` when it was there before, or came through too many servers to get anywhere.
+    """
+    carried = _carried.get()
+    if carried is None:
+        return
+    path = [step for step in carried.headers.get(PATH, "").split(",") if step]
+    if place in path or len(path) >= HOPS:
+        names = " -> ".join(step.rpartition("/")[2] for step in [*path, place])
+        flaw = "agents ask each other in a circle" if place in path else f"a request may pass {HOPS} servers"
+        raise ClientError(f"{flaw}: {names}; let one of them answer", code="cycle", status=409)
+    carried.headers[PATH] = ",".join([*path, place])
 
 
 def outgoing(allow: Sequence[str] = ()) -> dict[str, str]:

@@ -14,10 +14,24 @@ from pathlib import Path
 import yaml
 
 from ..errors import ConfigError
+from . import environment
 from .callers import Anonymous, Callers, ContextHeader, Jwt, SessionCookie
 from .reader import PREFIX, Reader
 from .rules import check
-from .sections import Agent, Auth, CancelAfter, Config, Model, Server, Supervisor, Timeouts
+from .sections import (
+    Agent,
+    Auth,
+    CancelAfter,
+    Config,
+    Mcp,
+    McpServer,
+    McpTimeouts,
+    Model,
+    OAuth2,
+    Server,
+    Supervisor,
+    Timeouts,
+)
 
 __all__ = (
     "Agent",
@@ -28,7 +42,11 @@ __all__ = (
     "Config",
     "ContextHeader",
     "Jwt",
+    "Mcp",
+    "McpServer",
+    "McpTimeouts",
     "Model",
+    "OAuth2",
     "Server",
     "SessionCookie",
     "Supervisor",
@@ -74,6 +92,7 @@ def _parsed(text: str, name: str, environ: Mapping[str, str]) -> tuple[Config, R
     for variable in sorted(environ):
         if variable.startswith(PREFIX):
             reader.override(raw, variable, environ[variable])
+    environment.add(raw, environ, reader)
     config: Config = reader.read(raw, Config, ())
     check(config, reader)
     return config, reader

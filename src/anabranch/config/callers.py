@@ -129,7 +129,7 @@ def _jwt(jwt: Jwt) -> Iterator[Flaw]:
     fit = SHARED if given == ["secret_env"] else PUBLIC
     if not jwt.algorithms or not set(jwt.algorithms) <= set(fit):
         yield ("jwt", "algorithms"), f"with `{given[0]}` name some of {', '.join(fit)}, and no others"
-    if jwt.jwks_url is not None and not _is_safe(jwt.jwks_url):
+    if jwt.jwks_url is not None and not is_safe(jwt.jwks_url):
         problem = "it must be an https:// URL without a user name (http:// on this machine only)"
         yield ("jwt", "jwks_url"), problem
 
@@ -144,7 +144,8 @@ def _cookie_name(path: tuple[str, ...], name: str) -> Iterator[Flaw]:
         yield path, f"{name!r} cannot be the name of a cookie; choose another"
 
 
-def _is_safe(url: str) -> bool:
+def is_safe(url: str) -> bool:
+    """Whether secrets, or what decides about them, may come or go there: TLS, or this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

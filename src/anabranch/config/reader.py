@@ -69,16 +69,20 @@ class Reader:
         path: tuple[str, ...] = ()
         *above, last = variable.removeprefix(PREFIX).lower().split("__")
         for part in above:
-            name = _spelled(part, section)
+            name = spelled(part, section)
             path = (*path, name)
             if section.get(name) is None:
                 section[name] = {}
             section = section[name]
             if not isinstance(section, dict):
                 raise ConfigError(f"{variable}: `{'.'.join(path)}` is not a section")
-        name = _spelled(last, section)
+        name = spelled(last, section)
         section[name] = _FromEnv(value)
-        self._variables[(*path, name)] = variable
+        self.came_from((*path, name), variable)
+
+    def came_from(self, path: tuple[str, ...], variable: str) -> None:
+        """What stands at ``path`` was set by ``variable``, which complaints then name."""
+        self._variables[path] = variable
 
     def read(self, raw: Any, kind: Any, path: tuple[str, ...]) -> Any:
         """``raw`` as ``kind``."""
@@ -93,7 +97,9 @@ class Reader:
             if not isinstance(raw, dict):
                 raise self.error(path, f"expected lines of `name: value` below it, not {raw!r}")
             return self._section(raw, section, path) if origin is not dict else self._named(raw, kind, path)
-        if origin is Annotated and kinds[1] is float and isinstance(raw, str):
+        if isinstance(raw, str) and any(
+            typing.get_origin(k) is Annotated and typing.get_args(k)[0] is float for k in kinds
+        ):
             raw = self._seconds(raw, path)
         try:
             return msgspec.convert(str(raw) if isinstance(raw, _FromEnv) else raw, kind)
@@ -139,6 +145,6 @@ class Reader:
         return float(found[1]) * _UNITS[found[2]]
 
 
-def _spelled(part: str, section: Mapping[Any, Any]) -> str:
+def spelled(part: str, section: Mapping[Any, Any]) -> str:
     """The key of ``section`` that a part of a variable's name means."""
     return next((key for key in section if re.sub("[-.]", "_", str(key).lower()) == part), part)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from .callers import flaws, unforwardable
+from .callers import flaws, is_safe, unforwardable
 from .reader import Reader
-from .sections import Agent, Config
+from .sections import Agent, Auth, Config, McpServer
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -33,12 +33,15 @@ def check(config: Config, reader: Reader) -> None:
     for path, problem in flaws(config.auth) if config.auth is not None else ():
         raise reader.error(("auth", *path), problem)
     if config.supervisor is not None:
-        _check_supervisor(config, config.supervisor.agents, reader)
+        _check_supervisor(config, config.delegates, reader)
+    _check_tools(config, reader)
 
 
 def _check_supervisor(config: Config, names: list[str], reader: Reader) -> None:
     if config.model is None:
         raise reader.error(("supervisor",), "a supervisor needs a `model` section; add one")
+    if not names and config.supervisor is not None and config.supervisor.agents is None and config.mcp is None:
+        raise reader.error(("supervisor",), "there is no `a2a` agent that it could ask; add one to `agents`")
     for name in names:
         if name not in config.agents or config.agents[name].a2a is None:
             raise reader.error(("supervisor", "agents"), f"{name!r} is not an `a2a` agent of the `agents` section")
@@ -47,6 +50,28 @@ def _check_supervisor(config: Config, names: list[str], reader: Reader) -> None:
         if same := [other for other in names if other != name and _as_tool(other) == _as_tool(name)]:
             problem = f"{name!r} and {same[0]!r} would be one tool for the model; rename one"
             raise reader.error(("supervisor", "agents"), problem)
+
+
+def _check_tools(config: Config, reader: Reader) -> None:
+    if config.mcp is not None and config.supervisor is None:
+        raise reader.error(("mcp",), "only a supervisor has such tools; add a `supervisor` section")
+    for name, server in config.mcp.servers.items() if config.mcp is not None else ():
+        _check_mcp(name, server, reader)
+
+
+def _check_mcp(name: str, server: McpServer, reader: Reader) -> None:
+    path = ("mcp", "servers", name)
+    if not _NAME.fullmatch(name):
+        raise reader.error(path, "a name has letters, digits, `_`, `-` and `.`, at most 64, no sign first; rename it")
+    if (server.url is None) == (server.command is None):
+        raise reader.error(path, "give it one of `url` (streamable HTTP) and `command`")
+    if server.url is not None and not re.fullmatch(r"https?://[^/\s]+\S*", server.url):
+        raise reader.error((*path, "url"), f"{server.url!r} is not an http(s) URL, such as `http://localhost:9000/mcp`")
+    unfit = ("args", "env", "secrets_env") if server.url is not None else ("headers", "headers_env", "bearer_env")
+    for field in unfit:
+        if getattr(server, field):
+            owner = "command" if server.url is not None else "url"
+            raise reader.error((*path, field), f"it is for a server with a `{owner}`; remove it")
 
 
 def _as_tool(name: str) -> str:
@@ -73,6 +98,8 @@ def _check_agent(name: str, agent: Agent, reader: Reader) -> None:
         if kind not in owners and getattr(agent, field) != getattr(_NOTHING, field):
             fit = " and ".join(f"for `{owner}`" for owner in owners)
             raise reader.error(path, f"`{field}` is {fit} agents; remove it")
+    if agent.auth is not None:
+        _check_auth((*path, "auth"), agent.auth, reader)
     _check_forward((*path, "forward"), agent, reader)
     if kind == "openai" and not agent.model:
         raise reader.error(path, "an `openai` agent needs a `model`; name it")
@@ -81,13 +108,31 @@ def _check_agent(name: str, agent: Agent, reader: Reader) -> None:
 def _check_forward(path: tuple[str, ...], agent: Agent, reader: Reader) -> None:
     if (problem := unforwardable(agent.forward)) is not None:
         raise reader.error(path, problem)
-    if (agent.auth or agent.api_key_env) is not None and "authorization" in map(str.lower, agent.forward):
-        raise reader.error(path, "a caller without `authorization` would get ours; remove one of the two")
+    name = agent.auth.name if agent.auth is not None and agent.auth.name else None
+    ours = name.lower() if name else "authorization" if _has_bearer(agent) else None
+    if ours is not None and ours in map(str.lower, agent.forward):
+        raise reader.error(path, f"a caller without `{ours}` would get ours; remove one of the two")
+
+
+def _has_bearer(agent: Agent) -> bool:
+    return agent.api_key_env is not None or agent.auth is not None and agent.auth.api_key_env is None
+
+
+def _check_auth(path: tuple[str, ...], auth: Auth, reader: Reader) -> None:
+    given = [field for field in ("bearer_env", "api_key_env", "oauth2") if getattr(auth, field) is not None]
+    if len(given) != 1:
+        raise reader.error(path, "give it one of `bearer_env`, `api_key_env` and `oauth2`")
+    if auth.name is not None and (auth.api_key_env is None or unforwardable([auth.name])):
+        problem = "it is for `api_key_env`; remove it" if auth.api_key_env is None else "no key can go into this header"
+        raise reader.error((*path, "name"), f"{auth.name!r}: {problem}")
+    if auth.oauth2 is not None and auth.oauth2.token_url is not None and not is_safe(auth.oauth2.token_url):
+        problem = "it must be an https:// URL without a user name (http:// on this machine only)"
+        raise reader.error((*path, "oauth2", "token_url"), problem)
 
 
 _NOTHING = Agent()
 _FIELDS = {
-    "auth": ("a2a",),
+    **dict.fromkeys(("auth", "url_override"), ("a2a",)),
     "forward": ("openai", "a2a"),
     "timeout": ("openai", "a2a"),
     **dict.fromkeys(("model", "api_key_env", "instructions", "options"), ("openai",)),

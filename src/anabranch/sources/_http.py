@@ -69,9 +69,10 @@ class Client:
         self._one_user = one_user
         self._session: aiohttp.ClientSession | None = None
 
-    async def get(self, url: str) -> Answer:
-        """Ask for ``url``."""
-        return await self._request("GET", url, None, {"Accept": "application/json"}, self._first_byte_s)
+    async def get(self, url: str, headers: Mapping[str, str] | None = None, *, patient: bool = True) -> Answer:
+        """Ask for ``url``. Who is not ``patient`` is told at once that a connection could not be made."""
+        headers = {"Accept": "application/json", **(headers or {})}
+        return await self._request("GET", url, None, headers, self._first_byte_s, patient=patient)
 
     async def post(
         self,
@@ -109,6 +110,8 @@ class Client:
         headers: Mapping[str, str],
         patience_s: float,
         sent: Callable[[], object] | None = None,
+        *,
+        patient: bool = True,
     ) -> Answer:
         http = _aiohttp(self.extra)
         if self._session is None:
@@ -120,7 +123,7 @@ class Client:
                 trace_configs=[_telling(http.TraceConfig())],
             )
         timeout = http.ClientTimeout(total=None, connect=self._connect_s, sock_read=patience_s)
-        pauses_s = iter(_BACKOFF_S)
+        pauses_s = iter(_BACKOFF_S if patient else ())
         while True:
             try:
                 response = await self._session.request(
@@ -156,6 +159,7 @@ class Answer:
     def __init__(self, response: aiohttp.ClientResponse, client: Client) -> None:
         self.status = response.status
         self.kind = response.content_type if "Content-Type" in response.headers else ""
+        self.etag = response.headers.get("ETag", "")
         self._response, self._client = response, client
         self._begun = False
         protocol = response.connection.protocol if response.connection is not None else None
@@ -191,14 +195,14 @@ class Answer:
                 connection.protocol.start_timeout()
         return chunk
 
-    async def body(self) -> bytes:
-        """All of it. Raises ``SourceError`` when it is larger than ``BODY_LIMIT``."""
+    async def body(self, limit: int = BODY_LIMIT) -> bytes:
+        """All of it. Raises ``SourceError`` when it is larger than ``limit``."""
         chunks, size = [], 0
         while chunk := await self.read():
             chunks.append(chunk)
             size += len(chunk)
-            if size > BODY_LIMIT:
-                text = f"{self._client.who} sent more than {BODY_LIMIT} bytes at once."
+            if size > limit:
+                text = f"{self._client.who} sent more than {limit} bytes at once."
                 raise SourceError(text, code=f"{self._client.kind}_protocol")
         return b"".join(chunks)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from contextlib import aclosing, suppress
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from ..events import (
     ROOT,
     AgentFailed,
     AgentStarted,
+    Custom,
     Event,
     Interrupted,
     MessageFinished,
@@ -35,6 +37,11 @@ from ..scope import Lane
 from ._base import Source, Translator
 
 logger = logging.getLogger("anabranch")
+
+SILENCE_S = 10.0
+"""How often it is told that an agent says nothing."""
+SILENT = "anabranch.silent"
+"""The custom event that tells it, with ``{"seconds": ...}`` for how long."""
 
 
 class Relayed(msgspec.Struct, frozen=True):
@@ -58,7 +65,8 @@ async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
     passes through, after the agent was stopped.
     """
     taken = _Taken(lane)
-    error = await _read(source, request, taken, lane)
+    with _silences(taken, lane):
+        error = await _read(source, request, taken, lane)
     if error is not None:
         logger.warning("agent %s: %r, because %r", lane.agent, error, error.__cause__)
     ended = taken.ended or _failure(error)
@@ -100,6 +108,26 @@ async def _read(source: Source, request: RunRequest, taken: _Taken, lane: Lane) 
     return error
 
 
+@contextmanager
+def _silences(taken: _Taken, lane: Lane) -> Iterator[None]:
+    """Tell whoever watches, now and then, that the agent says nothing and is waited for."""
+    loop, timers = asyncio.get_running_loop(), deque[asyncio.TimerHandle](maxlen=1)
+
+    def look(silent_s: float) -> None:
+        silent_s = 0.0 if taken.heard else silent_s + SILENCE_S
+        taken.heard = False
+        if silent_s:
+            with suppress(Exception):  # a framework may refuse the event of a tool that it has given up
+                lane.emit(Custom(name=SILENT, value={"seconds": silent_s}))
+        timers.append(loop.call_later(SILENCE_S, look, silent_s))
+
+    timers.append(loop.call_later(SILENCE_S, look, 0.0))
+    try:
+        yield
+    finally:
+        timers[0].cancel()
+
+
 class _Taken:
     """What came of the agent so far."""
 
@@ -110,8 +138,11 @@ class _Taken:
         self._data: list[Any] = []
         self.asked: list[Interrupted] = []
         self.ended: RunFinished | RunFailed | None = None
+        self.heard = False
+        """Whether anything came, since somebody last set it to false."""
 
     def all(self, events: Iterable[Event]) -> None:
+        self.heard = True
         for event in events:
             if isinstance(event, RunFinished | RunFailed):
                 self.ended = self.ended or event

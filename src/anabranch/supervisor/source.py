@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from ..events import (
+    Part,
     Remote,
     Routed,
     RunFailed,
@@ -58,12 +59,18 @@ class SupervisorSource:
     dump = staticmethod(tape.dump)
 
     def __init__(
-        self, agents: Sequence[Delegated], graph: Callable[[], Awaitable[Any]], *, mode: Mode = "on", name: str = ""
+        self,
+        agents: Sequence[Delegated],
+        graph: Callable[[], Awaitable[Any]],
+        *,
+        mode: Mode = "on",
+        name: str = "",
+        closes: Sequence[Callable[[], Awaitable[object]]] = (),
     ) -> None:
         self._agents = {agent.name: agent for agent in agents}
         self._known = [Known(name=agent.name, aliases=agent.aliases) for agent in agents]
         self._tools = {tool_name(agent.name): agent.name for agent in agents}
-        self._make, self._mode, self._name = graph, mode, name
+        self._make, self._mode, self._name, self._closes = graph, mode, name, closes
         self._making: asyncio.Task[LangGraphSource] | None = None
         self._checkpointer: Any = None
 
@@ -112,7 +119,9 @@ class SupervisorSource:
                 withdraw((question,))
 
     async def aclose(self) -> None:
-        """Close the graph's memory."""
+        """Close the graph's memory, and what else it has open."""
+        for close in self._closes:
+            await close()
         if self._making is not None:
             await closed(self._checkpointer)
 

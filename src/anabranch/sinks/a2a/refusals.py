@@ -35,6 +35,7 @@ _KINDS = {
     "run_over": _Kind(-32002, "TASK_NOT_CANCELABLE"),
     "push_unsupported": _Kind(-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
     "unsupported": _UNSUPPORTED,
+    "cycle": _UNSUPPORTED,
     "unknown_interrupt": _UNSUPPORTED,
     "unsupported_media_type": _Kind(-32005, "CONTENT_TYPE_NOT_SUPPORTED", 415, "INVALID_ARGUMENT"),
     "no_extended_card": _Kind(-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),

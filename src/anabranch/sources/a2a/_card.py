@@ -36,7 +36,6 @@ class Endpoint(NamedTuple):
     streaming: bool
     tenant: str = ""
     version: str = wire.VERSION
-    description: str = ""
 
 
 class _Interface(msgspec.Struct, frozen=True, rename="camel"):
@@ -53,7 +52,6 @@ class _Capabilities(msgspec.Struct, frozen=True):
 
 class _Card(msgspec.Struct, frozen=True, rename="camel"):
     name: str | None = None
-    description: str | None = None
     capabilities: _Capabilities | None = None
     supported_interfaces: list[_Interface] | None = None
     # of cards before 1.0
@@ -80,8 +78,10 @@ def card_urls(configured: str) -> list[str]:
     return [base + path for base in bases for path in WELL_KNOWN]
 
 
-def read_card(data: bytes, configured: str, who: str, *, bound: bool) -> Endpoint:
+def read_card(data: bytes, configured: str, who: str, *, bound: bool, override: bool = False) -> Endpoint:
     """The endpoint that a card names, for messages over JSON-RPC. ``bound``: requests carry credentials.
+
+    ``override``: whatever host the card names, the configured address is where the agent is.
 
     The first one of A2A 1.0 is taken, or else the first one of an older version. One that does not say its version is
     of 1.0 when it is where 1.0 has it (``supportedInterfaces``), and older when it is where older cards have it.
@@ -101,8 +101,8 @@ def read_card(data: bytes, configured: str, who: str, *, bound: bool) -> Endpoin
         raise SourceError(f"{who} {_unspoken(offered)}.", code="agent_protocol")
     version, _, interface = spoken[0]
     streaming = bool(card.capabilities and card.capabilities.streaming)
-    url = _checked_url(interface.url, configured, who, bound)
-    return Endpoint(url, card.name or "", streaming, interface.tenant or "", version, card.description or "")
+    url = _checked_url(interface.url, configured, who, bound, override)
+    return Endpoint(url, card.name or "", streaming, interface.tenant or "", version)
 
 
 def _offered(card: _Card) -> Iterator[tuple[str, str, _Interface]]:
@@ -129,9 +129,9 @@ def _unspoken(offered: list[tuple[str, str, _Interface]]) -> str:
     return f"speaks another A2A than {wire.VERSION} and {wire.LEGACY}"
 
 
-def _checked_url(advertised: str, configured: str, who: str, bound: bool) -> str:
+def _checked_url(advertised: str, configured: str, who: str, bound: bool, override: bool) -> str:
     try:
-        url = rpc_url(advertised, configured)
+        url = rpc_url(advertised, configured, override=override)
         foreign = origin(url) != origin(configured)
     except ValueError as error:
         flaw = "without a usable address; it must be an https:// URL, or http:// if ours is, and hold no user name"
@@ -151,17 +151,18 @@ def origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, parts.hostname, PORTS[parts.scheme] if parts.port is None else parts.port
 
 
-def rpc_url(advertised: str, configured: str) -> str:
+def rpc_url(advertised: str, configured: str, *, override: bool = False) -> str:
     """The address to send messages to, of an agent reached at ``configured`` whose card says ``advertised``.
 
     A relative address is resolved, and one of the same origin or of a host of its own is taken as it is. But scheme,
     host and port of ``configured`` win over a card's host that is unspecified or a loopback (what the agent sees of
     itself), and over the same host under another scheme or port (what is behind a proxy); the configured path is then
-    the prefix of the card's, unless that has it already. Raises ``ValueError`` for an address that cannot be used.
+    the prefix of the card's, unless that has it already. With ``override`` they win over any host. Raises
+    ``ValueError`` for an address that cannot be used.
     """
     base, there = urlsplit(configured), urlsplit(urljoin(configured, advertised))
     place = origin(there.geturl())
-    if place[1] != base.hostname and not _is_local(place[1]):
+    if place[1] != base.hostname and not _is_local(place[1]) and not override:
         if "@" in there.netloc or (base.scheme, there.scheme) == ("https", "http"):
             raise ValueError(f"{scrub(there.geturl())!r} has a user name or gives TLS up")
         return there.geturl()

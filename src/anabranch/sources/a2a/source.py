@@ -5,34 +5,48 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-import msgspec
 from msgspec import UNSET
 
-from ...errors import Cancelled, ConfigError, SourceError, scrub
-from ...events import Remote
+from ...errors import ConfigError, SourceError, scrub
 from ...request import Asked as Question
 from ...request import RunRequest
 from .._http import Answer, Client
 from . import _wire as wire
 from . import tape
+from ._about import About, read_about
 from ._asked import Asked, parted
 from ._card import WELL_KNOWN, Endpoint, card_urls, origin, read_card
+from ._credential import Credential, Given
+from ._errand import Errand, errand
 from ._follow import follow
 from .attributed import AttributedTranslator
 from .translate import A2ATranslator
 
 _CANCEL_S = 2.0
 _NAME_S = 2.0
+_CARD_S = 10.0  # for the whole card
+_CARD_LIMIT = 2**20
+_ETAG_LIMIT = 256
 _OVER = -32002  # TaskNotCancelable
 
 _log = logging.getLogger(__name__)
+
+
+class _Seen(NamedTuple):
+    """A card: where it was, and what it said."""
+
+    url: str
+    etag: str
+    body: bytes
+    endpoint: Endpoint
+    about: About
 
 
 class A2ASource:
@@ -90,6 +104,8 @@ class A2ASource:
         extensions: Sequence[str] = (),
         one_user: bool = False,
         lost_s: float = 0.0,
+        credential: Credential | None = None,
+        override: bool = False,
     ) -> None:
         try:
             origin(url)
@@ -97,7 +113,8 @@ class A2ASource:
             flaw = f"must be an http:// or https:// URL, not {scrub(url)!r}"
             raise ConfigError(f"The address of an A2A agent {flaw}.") from None
         self._url, self._name = url, name
-        self._forward, self._bound = forward, bound or bool(headers)
+        self._forward, self._bound = forward, bound or bool(headers) or credential is not None
+        self._credential, self._override = credential, override
         self._extensions, self._lost_s = ", ".join(extensions), lost_s
         self._http = Client(
             _called(name),
@@ -112,6 +129,7 @@ class A2ASource:
             one_user=one_user,
         )
         self._endpoint: Endpoint | None = None
+        self._seen: _Seen | None = None
         self._asking: asyncio.Task[Endpoint] | None = None
         self._farewells: set[asyncio.Task[None]] = set()
 
@@ -132,44 +150,19 @@ class A2ASource:
         ``data`` is what the text says, as JSON, for an agent that asked for that. The request may name the place, too:
         the task that waits for its answer, or else the context of the conversation.
         """
-        waiting = _waiting(request)
-        if waiting is not None and not task_id:
-            answer_to, payload = waiting
-            context_id, task_id = answer_to.context_id, answer_to.task_id
-            data = UNSET if isinstance(payload, str) else payload
-        context_id = context_id or request.contexts.get("", "")
+        sent = errand(request, context_id, task_id, data)
         try:
             endpoint = await self.endpoint()
         except SourceError as error:
             error.unsent = True
             raise
-        if waiting is not None:
+        if sent.is_answer:
             with contextlib.suppress(SourceError):  # an agent that cannot tell: it may say again what it said before
-                yield wire.before(await self.look(task_id))
-        asked = self._asked(endpoint, task_id)
-        known = {"context_id": context_id, "task_id": task_id, "data": data}
-        asked.sending = asyncio.create_task(self._send(asked, _said(request, waiting), known))
-        broken: SourceError | None = None
+                yield wire.before(await self.look(sent.task_id))
+        asked = self._asked(endpoint, sent.task_id)
+        asked.sending = asyncio.create_task(self._send(asked, sent))
         try:
-            answer = await asyncio.shield(asked.sending)
-            if asked.streams(answer):
-                try:
-                    while not asked.watch.over and (chunk := await answer.read()):
-                        for item in asked.take(chunk):
-                            yield item
-                        if asked.parting:
-                            raise parted(self._http.who, asked.parting)
-                    if not asked.watch.over and asked.parser.close():
-                        raise SourceError(f"{self._http.who} stopped inside an event.", code="agent_disconnected")
-                except SourceError as error:
-                    if error.code != "agent_disconnected":
-                        raise
-                    broken = error
-            else:
-                item = await self._single(answer)
-                asked.watch.see(item)
-                yield item
-            async with aclosing(self._rest(asked, broken)) as items:
+            async with aclosing(self._answer(asked)) as items:
                 async for item in items:
                     yield item
         except BaseException as error:
@@ -178,6 +171,31 @@ class A2ASource:
             self._leave(asked, error)
             raise
         self._leave(asked)
+
+    async def _answer(self, asked: Asked) -> AsyncGenerator[bytes, None]:
+        """The items of the answer, and of what follows when it is not all."""
+        broken: SourceError | None = None
+        answer = await asyncio.shield(asked.sending)
+        if asked.streams(answer):
+            try:
+                while not asked.watch.over and (chunk := await answer.read()):
+                    for item in asked.take(chunk):
+                        yield item
+                    if asked.parting:
+                        raise parted(self._http.who, asked.parting)
+                if not asked.watch.over and asked.parser.close():
+                    raise SourceError(f"{self._http.who} stopped inside an event.", code="agent_disconnected")
+            except SourceError as error:
+                if error.code != "agent_disconnected":
+                    raise
+                broken = error
+        else:
+            item = await self._single(answer)
+            asked.watch.see(item)
+            yield item
+        async with aclosing(self._rest(asked, broken)) as items:
+            async for item in items:
+                yield item
 
     async def _rest(self, asked: Asked, broken: SourceError | None) -> AsyncGenerator[bytes, None]:
         """What is left of the task when its stream has ended. Raises ``broken`` when that cannot be told."""
@@ -194,12 +212,31 @@ class A2ASource:
 
         Whoever asks while it is fetched shares the result or the error, and can give up without ending it for others.
         """
-        if self._endpoint is not None:
-            return self._endpoint
+        return self._endpoint or await self._looked_up()
+
+    async def refresh(self) -> About:
+        """Look at the card again, and at once: what the agent says of itself now. What begins later goes by it.
+
+        A card that did not change is not sent again (``ETag``). Raises what ``endpoint`` raises.
+        """
+        await self._looked_up(patient=False)
+        return self.about
+
+    @property
+    def about(self) -> About:
+        """What the agent's card said when it was last read; nothing before that."""
+        return self._seen.about if self._seen is not None else About()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the card named another address than the configured one, which is used."""
+        return self._seen is not None and origin(self._seen.endpoint.url) != origin(self._url)
+
+    async def _looked_up(self, *, patient: bool = True) -> Endpoint:
         asking = self._asking
         if asking is None or asking.done():
             # A context of its own: it works for all who wait, and not for the run that came first.
-            asking = self._asking = asyncio.create_task(self._look_up(), context=Context())
+            asking = self._asking = asyncio.create_task(self._look_up(patient), context=Context())
             asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait any more
         await asyncio.wait((asking,))
         if asking.cancelled():
@@ -213,6 +250,8 @@ class A2ASource:
             await asyncio.wait((self._asking,))
         while self._farewells:
             await asyncio.wait(self._farewells)
+        if self._credential is not None:
+            await self._credential.aclose()
         await self._http.aclose()
 
     def withdraw(self, questions: Iterable[Question]) -> None:
@@ -246,18 +285,28 @@ class A2ASource:
 
     # --- asking ------------------------------------------------------------------------------------------------
 
-    async def _look_up(self) -> Endpoint:
-        endpoint = self._endpoint = await self._read_card()
+    async def _look_up(self, patient: bool) -> Endpoint:
+        try:
+            async with asyncio.timeout(_CARD_S):
+                self._seen = await self._read_card(patient)
+        except TimeoutError:
+            text = f"{self._http.who} did not show its card in time."
+            raise SourceError(text, code="agent_timeout_first_byte", retryable=True) from None
+        endpoint = self._endpoint = self._seen.endpoint
         self._http.who = _called(self._name or endpoint.name)
         return endpoint
 
-    async def _read_card(self) -> Endpoint:
+    async def _read_card(self, patient: bool) -> _Seen:
         flaw: SourceError | None = None
-        for url in card_urls(self._url):
-            answer = await self._http.get(url)
+        seen = self._seen
+        for url in dict.fromkeys([*([seen.url] if seen else ()), *card_urls(self._url)]):
+            known = {"If-None-Match": seen.etag} if seen and seen.etag and seen.url == url else {}
+            answer = await self._card(url, known, patient)
             try:
+                if answer.status == 304 and known and seen:
+                    return seen
                 if answer.status == 200:
-                    return read_card(await answer.body(), self._url, self._http.who, bound=self._bound)
+                    return self._read(url, answer.etag, await answer.body(_CARD_LIMIT))
                 if answer.status not in (404, 405, 410):
                     raise answer.refusal()
             except SourceError as error:
@@ -269,14 +318,43 @@ class A2ASource:
         places = " nor ".join(WELL_KNOWN)
         raise flaw or SourceError(f"{self._http.who} has no agent card: neither {places}.", code="agent_protocol")
 
+    async def _card(self, url: str, known: Mapping[str, str], patient: bool) -> Answer:
+        """Most cards are for everybody, and some for those only who have the credential."""
+        answer = await self._http.get(url, known, patient=patient)
+        if answer.status in (401, 403) and self._credential is not None:
+            answer.close()
+            return await self._shown(url, lambda url, shown: self._http.get(url, {**known, **shown}, patient=patient))
+        return answer
+
+    def _read(self, url: str, etag: str, body: bytes) -> _Seen:
+        etag = etag if etag.isascii() and etag.isprintable() and len(etag) <= _ETAG_LIMIT else ""
+        if self._seen is not None and (self._seen.url, self._seen.body) == (url, body):
+            return self._seen._replace(etag=etag)
+        endpoint = read_card(body, self._url, self._http.who, bound=self._bound, override=self._override)
+        return _Seen(url, etag, body, endpoint, read_about(body))
+
+    async def _shown(self, url: str, send: Callable[[str, Mapping[str, str]], Awaitable[Answer]]) -> Answer:
+        """The answer to a request with the credential. A refusal of one that was good before brings another one."""
+        if self._credential is None:
+            return await send(url, {})
+
+        async def asked(given: Given) -> Answer:
+            return await send(given.url(url), given.headers)
+
+        answer = await asked(given := await self._credential.given(self.about))
+        if answer.status != 401 or not self._credential.refused(given):
+            return answer
+        answer.close()
+        return await asked(await self._credential.given(self.about))
+
     def _asked(self, endpoint: Endpoint, task_id: str = "") -> Asked:
         own = origin(endpoint.url) == origin(self._url)
         return Asked(endpoint, dict(self._forward()) if own else {}, task_id)
 
-    async def _send(self, asked: Asked, text: str, known: dict[str, Any]) -> Answer:
+    async def _send(self, asked: Asked, sent: Errand) -> Answer:
         streaming, version = asked.endpoint.streaming, asked.endpoint.version
         method = wire.METHODS[version].stream if streaming else wire.METHODS[version].send
-        message = wire.user_message(text, uuid4().hex, version=version, **known)
+        message = wire.user_message(sent.text, uuid4().hex, version=version, **sent.message)
         try:
             return await self._post(asked, method, {"message": message}, stream=streaming, sent=asked.was_sent)
         except SourceError:
@@ -300,7 +378,10 @@ class A2ASource:
             headers |= {"A2A-Version": wire.VERSION}
             headers |= {"A2A-Extensions": self._extensions} if self._extensions else {}
         headers |= {"Last-Event-ID": cursor} if cursor else {}
-        return await self._http.post(endpoint.url, body, headers, stream=stream, sent=sent)
+        return await self._shown(
+            endpoint.url,
+            lambda url, shown: self._http.post(url, body, {**headers, **shown}, stream=stream, sent=sent),
+        )
 
     async def _single(self, answer: Answer) -> bytes:
         """The one item of an answer that is no stream."""
@@ -374,27 +455,6 @@ class A2ASource:
         if error is None:
             return wire.looked_up(body)
         return b"" if error.code == _OVER else None
-
-
-def _waiting(request: RunRequest) -> tuple[Remote, Any] | None:
-    """The task that waits for an answer of this request, and the answer. Raises ``Cancelled`` when there is none."""
-    answers = {answer.interrupt_id: answer for answer in request.resume}
-    for question in request.asked:
-        answer = answers.get(question.origin_id) or answers.get(question.interrupt_id)
-        if answer is None or question.remote is None or not question.remote.task_id:
-            continue
-        if answer.status == "cancelled":
-            raise Cancelled("The question was cancelled.")
-        return question.remote, answer.payload
-    return None
-
-
-def _said(request: RunRequest, waiting: tuple[Remote, Any] | None) -> str:
-    """What is said in words: an answer as text, also one that is data, or the newest message."""
-    if waiting is None:
-        return request.last_user_text()
-    _, payload = waiting
-    return payload if isinstance(payload, str) else msgspec.json.encode(payload).decode()
 
 
 def _called(name: str) -> str:

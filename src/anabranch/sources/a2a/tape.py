@@ -19,7 +19,7 @@ loader = BytesLoader
 
 
 def translator(settings: dict[str, Any]) -> A2ATranslator | AttributedTranslator:
-    """A translator for a recording: ``name`` is what the agent is called, ``attributed`` whether it may say who speaks."""
+    """A translator for a recording: ``name`` is what the agent is called, ``attributed`` whether it says who speaks."""
     name = str(settings.get("name") or "")
     return AttributedTranslator(name) if settings.get("attributed") is True else A2ATranslator(name)
 
