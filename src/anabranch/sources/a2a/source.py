@@ -20,12 +20,13 @@ from .._http import Answer, Client
 from . import _wire as wire
 from . import tape
 from ._asked import Asked, parted
-from ._card import WELL_KNOWN, Endpoint, card_urls, origin, read_card
+from ._card import Endpoint, card_urls, missing, origin, read_card
 from ._follow import follow
 from .translate import A2ATranslator
 
 _CANCEL_S = 2.0
 _NAME_S = 2.0
+_ANSWERS_S = 5.0
 _OVER = -32002  # TaskNotCancelable
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,9 @@ class A2ASource:
     connection of its own, so that none is lost to one that the agent has just given up.
 
     *Credentials stay.* ``headers``, and a user name in ``url``, go to the scheme, host and port of ``url`` only: with
-    them, a card that names another address is refused. Without them it is followed, but not from https to http.
+    them, a card that names another address is refused. Without them it is followed, but not from https to http. Of the
+    agents there, only the one at ``url`` is asked: the card at the root of the server has to name that address.
+    ``typed``: a user gave ``url`` just now, so its origin wins over one that a card names, if an agent answers there.
 
     *Cancel is real, and nobody waits for it.* Closing the stream, or cancelling the task that reads it, returns at
     once, and in the background ``CancelTask`` is sent unless the remote task is over; it gets 2 s. A request that is
@@ -86,6 +89,7 @@ class A2ASource:
         extensions: Sequence[str] = (),
         one_user: bool = False,
         lost_s: float = 0.0,
+        typed: bool = False,
     ) -> None:
         try:
             origin(url)
@@ -94,7 +98,7 @@ class A2ASource:
             raise ConfigError(f"The address of an A2A agent {flaw}.") from None
         self._url, self._name = url, name
         self._forward, self._bound = forward, bound or bool(headers)
-        self._extensions, self._lost_s = ", ".join(extensions), lost_s
+        self._extensions, self._lost_s, self._typed = ", ".join(extensions), lost_s, typed
         self._http = Client(
             _called(name),
             headers or {},
@@ -146,7 +150,7 @@ class A2ASource:
                         raise
                     broken = error
             else:
-                item = await self._single(answer)
+                item = await self._single(answer, asked.headers)
                 asked.watch.see(item)
                 yield item
             async with aclosing(self._rest(asked, broken)) as items:
@@ -209,21 +213,50 @@ class A2ASource:
 
     async def _read_card(self) -> Endpoint:
         flaw: SourceError | None = None
-        for url in card_urls(self._url):
+        reasons: list[str] = []  # that the server gave for having no card of this agent
+        for url, own in card_urls(self._url):
             answer = await self._http.get(url)
             try:
                 if answer.status == 200:
-                    return read_card(await answer.body(), self._url, self._http.who, bound=self._bound)
+                    return await self._read(await answer.body(), own)
+                reason = await answer.reason()
                 if answer.status not in (404, 405, 410):
-                    raise answer.refusal()
+                    raise answer.refusal(reason)
+                reasons += [reason] if reason else []
             except SourceError as error:
                 if error.code != "agent_protocol":
                     raise
-                flaw = flaw or error  # a page for whatever is asked for: the card may be elsewhere
+                if own or not reasons:
+                    flaw = flaw or error  # a page for whatever is asked for: the card may be elsewhere
             finally:
                 answer.close()
-        places = " nor ".join(WELL_KNOWN)
-        raise flaw or SourceError(f"{self._http.who} has no agent card: neither {places}.", code="agent_protocol")
+        raise flaw or missing(self._http.who, self._url, *reasons[:1])
+
+    async def _read(self, card: bytes, own: bool) -> Endpoint:
+        """The endpoint on a card. See ``typed``."""
+        read = partial(read_card, card, self._url, self._http.who, own=own)
+        if self._typed:
+            here, there = read(bound=False, here=True), None
+            with contextlib.suppress(SourceError):
+                there = read(bound=False)
+            if here == there or await self._answers(here):
+                return here
+        return read(bound=self._bound)
+
+    async def _answers(self, endpoint: Endpoint) -> bool:
+        """Whether there is an agent at ``endpoint``: it is asked for a task that does not exist."""
+        method, params = wire.METHODS[endpoint.version].get, {"id": uuid4().hex}
+        try:
+            async with asyncio.timeout(_ANSWERS_S):
+                answer = await self._post(Asked(endpoint, {}), method, params)
+                try:
+                    if answer.status not in (401, 403):  # which an agent explains when it is asked something
+                        await self._single(answer)
+                finally:
+                    answer.close()
+        except (SourceError, TimeoutError):
+            return False
+        return True
 
     def _asked(self, endpoint: Endpoint, task_id: str = "") -> Asked:
         own = origin(endpoint.url) == origin(self._url)
@@ -258,16 +291,19 @@ class A2ASource:
         headers |= {"Last-Event-ID": cursor} if cursor else {}
         return await self._http.post(endpoint.url, body, headers, stream=stream, sent=sent)
 
-    async def _single(self, answer: Answer) -> bytes:
-        """The one item of an answer that is no stream."""
-        if answer.kind.endswith("json") and answer.status not in (401, 403):
+    async def _single(self, answer: Answer, private: Mapping[str, str] | None = None) -> bytes:
+        """The one item of an answer that is no stream. ``private``: the headers that this request alone had."""
+        if not answer.kind.endswith("json") or answer.status in (401, 403):
+            reason = await answer.reason(private)
+        else:
             body = await answer.body()
             with contextlib.suppress(SourceError):
                 response = wire.decode(body)  # of any version: only whether it is one
                 if response.result is not None or response.error is not None:
                     return body
+            reason = answer.reason_in(body, private)
         self._endpoint = None
-        raise answer.refusal()
+        raise answer.refusal(reason)
 
     # --- leaving -----------------------------------------------------------------------------------------------
 
@@ -320,7 +356,7 @@ class A2ASource:
     async def _stop(self, asked: Asked, task_id: str) -> bytes | None:
         answer = await self._post(asked, wire.METHODS[asked.endpoint.version].cancel, {"id": task_id}, stream=True)
         try:
-            body = await self._single(answer)
+            body = await self._single(answer, asked.headers)
         finally:
             answer.close()
         error = wire.decode(body).error
