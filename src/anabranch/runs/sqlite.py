@@ -139,6 +139,11 @@ class SqliteTable:
             lambda file: _decode_turns(_joined(file, _TURN, f"{_OF_THREAD} ORDER BY no", thread))
         )
 
+    async def turn(self, key: str) -> Turn | None:
+        """One run with its messages."""
+        found = await self._file.read(lambda file: _decode_turns(_joined(file, _TURN, "key = ?", (key,))))
+        return found[0] if found else None
+
     async def list(
         self, principal: str, *, thread_id: str | None = None, before: str | None = None, limit: int = 100
     ) -> Sequence[RunRecord]:
