@@ -30,6 +30,7 @@ from runs.staging import Signal, Stage
 from serving import WAIT_S, Answer, ask, body, served
 
 from anabranch.app import App
+from anabranch.config import Server
 from anabranch.errors import NotFound
 from anabranch.events import Interrupted
 
@@ -226,6 +227,18 @@ def _gone(*args: Any) -> Any:
         yield
 
     return watching()
+
+
+async def test_an_answer_again_is_the_same_run_also_when_its_question_is_no_longer_kept(storage: str) -> None:
+    app = App({"asking": asking}, storage=storage, server=Server(kept_runs=1))
+    async with served(app) as url, asyncio.timeout(WAIT_S):
+        task = await send(url, message("go"))
+        answer = message("stop", taskId=task["id"])
+        await send(url, answer)
+        while len((done := await result(url, "GetTask", {"id": task["id"]}))["history"]) > 1:
+            pass
+        assert (state_of(done), text_in(done)) == ("COMPLETED", 'heard ["stop"] ')
+        assert await send(url, answer) == done
 
 
 # --- a long one ------------------------------------------------------------------------------------------------------

@@ -81,8 +81,14 @@ class Watched:
 
     async def asked(self) -> Sequence[str]:
         """The ids of the questions that it ended with."""
-        outcome = (await self._turn()).outcome
-        return [question.interrupt_id for question in outcome.asked] if outcome else []
+        return _asked(await self._turn())
+
+    async def answers(self) -> Sequence[str]:
+        """The ids of the questions that the run ended with which it continues, also when that is no longer kept."""
+        table, continues = self._runs.table, self.record.continues
+        before = await table.find(self.record.principal, continues) if continues is not None else None
+        turn = await table.turn(before.key) if before is not None else None
+        return _asked(turn) if turn is not None else []
 
     async def goes_on(self) -> bool:
         """Whether another run continues it, or may."""
@@ -116,3 +122,7 @@ class Watched:
     def keep_checkpoint(self, reader: str, checkpoint: Checkpoint) -> None:
         """``RunLog.keep_checkpoint``."""
         self._log.keep_checkpoint(self.record.key, reader, checkpoint)
+
+
+def _asked(turn: Turn) -> Sequence[str]:
+    return [question.interrupt_id for question in turn.outcome.asked] if turn.outcome else []

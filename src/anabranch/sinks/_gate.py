@@ -78,6 +78,9 @@ class TaskRun(Watched, Protocol):
     async def asked(self) -> Sequence[str]:
         """The ids of the questions that it ended with: none unless it is interrupted."""
 
+    async def answers(self) -> Sequence[str]:
+        """The ids of the questions that the run ended with which it continues, also when that is no longer kept."""
+
     async def goes_on(self) -> bool:
         """Whether another run continues it, or may: it asked something, and its thread went no other way."""
 

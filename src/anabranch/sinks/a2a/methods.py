@@ -173,15 +173,15 @@ class Methods:
         if sent.context_id not in (None, context_id):
             text = f"message.contextId cannot be used: the task is in {context_id!r}; send that or none"
             raise ClientError(text, code="bad_input")
-        again = next((number for number, run in enumerate(runs) if run.run_id == sent.run_id), len(runs))
-        if again == len(runs) and runs[-1].status in _LIVE:
+        again = next((number for number, run in enumerate(runs) if run.run_id == sent.run_id), None)
+        if again is not None:
+            questions = await runs[again].answers()
+        elif runs[-1].status in _LIVE:
             raise _unsupported(f"task {sent.task_id!r} is busy: wait until it asks something, or cancel it")
-        earlier = runs[:again]
-        questions = await earlier[-1].asked() if earlier else ()
-        if again == len(runs) and not questions:
+        elif not (questions := await runs[-1].asked()):
             raise _unsupported(f"task {sent.task_id!r} is over: send the message without a taskId")
         run = await self._gate.start(caller.principal, caller.agent, sent.request(context_id, questions))
-        return [*earlier, run]
+        return [*runs[:again], run]
 
 
 def _modern(profile: Profile) -> Profile:
