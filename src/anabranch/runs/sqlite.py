@@ -36,7 +36,7 @@ INSERT INTO runs (key, principal, run_id, thread_id, active, forgotten, size, re
 VALUES (:key, :principal, :run_id, :thread_id, 1, 0, :size, :record, :given, 'null')
 """
 _NEWEST_OF_TASK = """
-principal = :principal AND NOT forgotten AND changed_ms >= :since_ms AND NOT EXISTS (
+principal = :principal AND NOT forgotten AND NOT EXISTS (
     SELECT 1 FROM runs AS later
     WHERE later.principal = :principal AND later.task_id = runs.task_id AND later.no > runs.no AND NOT later.forgotten
 )
@@ -174,7 +174,9 @@ class SqliteTable:
     ) -> Tasks:
         """The caller's tasks, those that changed last first."""
         given = {"principal": principal, "agent": agent, "thread_id": thread_id, "since_ms": since_ms, "limit": limit}
-        where = _NEWEST_OF_TASK
+        # The sign keeps the planner from the index of times: a thread has few runs, its caller may have very many.
+        changed_ms = "changed_ms" if thread_id is None else "+changed_ms"
+        where = f"{_NEWEST_OF_TASK} AND {changed_ms} >= :since_ms"
         if agent is not None:
             where += " AND json_extract(record, '$.agent') = :agent"
         if thread_id is not None:
@@ -186,7 +188,7 @@ class SqliteTable:
         if before is not None:
             page += " AND (changed_ms, task_id) < (:at_ms, :after)"
             given["at_ms"], given["after"] = before
-        page += " ORDER BY changed_ms DESC, task_id DESC LIMIT :limit"
+        page += f" ORDER BY {changed_ms} DESC, task_id DESC LIMIT :limit"
 
         def work(file: sqlite3.Connection) -> Tasks:
             ((total,),) = file.execute(f"SELECT count(*) FROM runs WHERE {where}", given).fetchall()

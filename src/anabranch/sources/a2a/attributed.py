@@ -16,6 +16,7 @@ Not on the wire: state, activities, usage, who runs a tool, annotations of root 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
@@ -241,10 +242,10 @@ class AttributedTranslator:
 
     def _bare(self, item: bytes) -> bytes:
         """The item of a task without what has an author."""
-        said = msgspec.json.decode(item)
+        said = wire.careless(item, dict)
         task = said["look"]["result"] if "look" in said else said["result"]["task"]
-        task["artifacts"] = [each for each in task["artifacts"] if each.get("artifactId") not in self._made]
-        return msgspec.json.encode(said)
+        task["artifacts"] = [each for each in task["artifacts"] if (each.get("artifactId") or "") not in self._made]
+        return json.dumps(said).encode()  # also half of a surrogate pair
 
     def _status(self, update: wire.StatusUpdate, item: bytes) -> Iterator[ev.Event]:
         return self._ended(self._plain.feed(item), update.status, update.metadata)
@@ -314,7 +315,7 @@ def _routed(said: dict[str, Any]) -> list[ev.Event]:
     try:
         told = {"route": said["route"], "agents": said["agents"], "reason": said["reason"]}
         return [msgspec.convert({"type": "routed", **told, "fallback_from": said.get("fallbackFrom")}, ev.Routed)]
-    except (KeyError, msgspec.ValidationError):
+    except (KeyError, msgspec.ValidationError, UnicodeEncodeError):
         return []
 
 
