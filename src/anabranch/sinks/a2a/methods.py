@@ -17,6 +17,7 @@ from ...errors import AnabranchError, ClientError, Conflict, NotFound
 from ...events import RunFailed, RunStarted
 from ...identity import Principal
 from ...log._base import Entry
+from ...request import RunRequest
 from .._base import Cursor, Encoder
 from .._follow import Follower
 from .._gate import Gate, TaskRun
@@ -167,7 +168,7 @@ class Methods:
     async def _started(self, caller: Caller, sent: messages.Sent) -> Sequence[TaskRun]:
         """The run that answers the message, last, and before it the runs that it continues."""
         if sent.task_id is None:
-            return [await self._gate.start(caller.principal, caller.agent, sent.request())]
+            return [await self._start(caller, sent, sent.request())]
         runs = await self._task(caller, sent.task_id)
         context_id = runs[-1].thread_id
         if sent.context_id not in (None, context_id):
@@ -180,8 +181,23 @@ class Methods:
             raise _unsupported(f"task {sent.task_id!r} is busy: wait until it asks something, or cancel it")
         elif not (questions := await runs[-1].asked()):
             raise _unsupported(f"task {sent.task_id!r} is over: send the message without a taskId")
-        run = await self._gate.start(caller.principal, caller.agent, sent.request(context_id, questions))
-        return [*runs[:again], run]
+        return [*runs[:again], await self._start(caller, sent, sent.request(context_id, questions))]
+
+    async def _start(self, caller: Caller, sent: messages.Sent, request: RunRequest) -> TaskRun:
+        try:
+            return await self._gate.start(caller.principal, caller.agent, request)
+        except Conflict as flaw:
+            if flaw.code == "run_id_taken":
+                text = (
+                    f"message.messageId cannot be used: {sent.message.id[:80]!r} was sent before with another content"
+                )
+                raise ClientError(f"{text}, or to another agent; send a new one", code=flaw.code) from None
+            if flaw.code == "thread_busy":
+                text = (
+                    f"context {request.thread_id!r} is busy with another message: wait for its end, or use another one"
+                )
+                raise Conflict(text, code=flaw.code) from None
+            raise
 
 
 def _modern(profile: Profile) -> Profile:

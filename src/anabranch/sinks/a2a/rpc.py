@@ -34,19 +34,21 @@ def endpoint(gate: Gate, methods: Methods, *, keep_alive_s: float, body_limit: i
     async def answer(request: Request) -> Response | FrameStream:
         principal = await gate.identify(request)
         agent = gate.present(request.path_params.get("name")).name
-        envelope = Envelope.rpc(None)
+        envelope, refused = Envelope.rpc(None), _refused
         try:
             said = parse.decode(await json_body(request, body_limit))
             envelope = Envelope.rpc(parse.request_id(said))
+            if isinstance(said, dict) and said.get("method") in legacy.STREAMS:
+                refused = _refused_in_a_stream
             call = parse.rpc_call(said, headers_of(request), request.query_params)
             caller = Caller(principal, agent, last_event_id(request))
             if streaming := methods.streaming.get(call.method):
                 frames = await streaming(caller, call)
-                return Stream(frames, call.profile, partial(_refused, envelope), keep_alive_s=keep_alive_s)
+                return Stream(frames, call.profile, partial(refused, envelope), keep_alive_s=keep_alive_s)
             told = await unless_left(request, methods.single[call.method](caller, call))
             return _json(envelope.around(to_json(_told(call, told))), headers=activated(call.profile))
         except AnabranchError as error:
-            return _refused(envelope, error)
+            return refused(envelope, error)
 
     return answer
 
@@ -60,6 +62,15 @@ def _told(call: Call, told: Payload) -> Payload:
 def _refused(envelope: Envelope, error: AnabranchError) -> Response:
     body, status = refusals.rpc(error)
     return _json(envelope.around(to_json(body), "error"), status)
+
+
+def _refused_in_a_stream(envelope: Envelope, error: AnabranchError) -> Response:
+    """For clients of 0.3, which read an answer to a streaming method as a stream or not at all."""
+    body, status = refusals.rpc(error)
+    if status != 200:
+        return _refused(envelope, error)
+    frame = b"data: %b\n\n" % envelope.around(to_json(body), "error")
+    return Response(frame, media_type="text/event-stream")
 
 
 def _json(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
