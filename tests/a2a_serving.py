@@ -63,8 +63,8 @@ async def refused(url: str, method: str, params: Any, version: str = "1.0", **he
 
 def error(answer: Answer) -> Any:
     """The error in an answer."""
-    assert answer.status in (200, 413, 415) and answer.json.keys() == {"jsonrpc", "id", "error"}, answer
-    said = answer.json["error"]
+    assert answer.status in (200, 413, 415) and answer.said.keys() == {"jsonrpc", "id", "error"}, answer
+    said = answer.said["error"]
     assert said.keys() == {"code", "message", "data"}
     [info] = said["data"]
     assert info["@type"] == "type.googleapis.com/google.rpc.ErrorInfo" and info["domain"] == "a2a-protocol.org"

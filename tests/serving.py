@@ -93,6 +93,14 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
     @property
+    def said(self) -> Any:
+        """The JSON, which a stream may have as its only event."""
+        if self.headers["content-type"] == "application/json":
+            return self.json
+        [event] = self.events
+        return event
+
+    @property
     def events(self) -> list[dict[str, Any]]:
         """The AG-UI events of a stream."""
         assert self.headers["content-type"] == "text/event-stream; charset=utf-8"

@@ -96,8 +96,8 @@ async def test_a_request_as_it_is_sent_is_answered_as_its_client_reads_it(case: 
         assert not card.supports_authenticated_extended_card and card.preferred_transport == "JSONRPC"
         return
     if expected["kind"] == "error":
-        assert answer.status == 200 and old.JSONRPCErrorResponse.model_validate(answer.json).id == sent["id"]
-        assert answer.json["error"]["code"] == expected["code"]
+        assert answer.status == 200 and old.JSONRPCErrorResponse.model_validate(answer.said).id == sent["id"]
+        assert answer.said["error"]["code"] == expected["code"]
         return
     responses = streamed(answer) if expected["kind"] == "stream" else [answer.json]
     for response in responses:
@@ -294,15 +294,15 @@ async def test_a_request_that_is_wrong_gets_a_clear_error_under_its_own_id(case:
             answer = await ask(url, "POST", "/", body, **headers)
             refused(answer, numbers, name)
             known = isinstance(body, dict) and isinstance(body["id"], str | int) and body["id"] is not True
-            assert answer.json["id"] == (body["id"] if known else None), name
+            assert answer.said["id"] == (body["id"] if known else None), name
         assert tried >= 20
         assert await given(url, "hello"), "the server goes on"
 
 
 def refused(answer: Answer, numbers: tuple[int, ...], name: str) -> None:
     assert answer.status == 200, (name, answer)
-    old.JSONRPCErrorResponse.model_validate(answer.json)
-    said = answer.json["error"]
+    old.JSONRPCErrorResponse.model_validate(answer.said)
+    said = answer.said["error"]
     assert said["code"] in numbers, (name, said)
     assert len(said["message"]) > 10 and "Traceback" not in said["message"] and ".py" not in said["message"], name
 

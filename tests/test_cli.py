@@ -133,7 +133,7 @@ def test_a_missing_extra_is_told_when_the_server_starts(
         text += "model: {name: m}\nsupervisor: {agents: [a]}\n"
     said = refused(folder, text, PYTHONPATH=str(folder))
     assert f"anabranch.yaml:{text[: text.index(field.split('.')[0])].count(chr(10)) + 1}: `{field}`: " in said
-    assert f"pip install 'anabranch[{extra}]'" in said
+    assert f"pip install '.[{extra}]'" in said
 
 
 def test_a_missing_secret_is_told_by_the_name_of_its_variable(folder: Path) -> None:

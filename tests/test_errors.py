@@ -49,7 +49,7 @@ def test_errors_of_the_client_have_an_http_status() -> None:
 
 
 def test_a_missing_extra_says_what_to_type() -> None:
-    assert "pip install 'anabranch[a2a]'" in str(MissingExtra("a2a-sdk", "a2a"))
+    assert "pip install '.[a2a]'" in str(MissingExtra("a2a-sdk", "a2a"))
 
 
 def test_a_flaw_of_the_configuration_names_its_field_where_it_is_known() -> None:

@@ -90,6 +90,8 @@ class App:
             raise ConfigError(f"default: there is no agent {self._default!r}; known: {', '.join(self._sources)}")
         if principal is not None and auth is not None:
             raise ConfigError("`principal` and `auth` both say who is asking; give one")
+        if auth is not None and not isinstance(auth, Callers):
+            raise ConfigError(f"auth: expected an anabranch.config.Callers, not {type(auth).__name__}")
         self._identify = principal
         self._identifier = None if auth is None else Identifier.from_config(auth, os.environ)
         self._scheme = urlsplit(limits.public_url).scheme if limits.public_url else ""

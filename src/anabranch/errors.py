@@ -144,7 +144,8 @@ class MissingExtra(ConfigError):
     """An optional dependency is needed and not installed."""
 
     def __init__(self, package: str, extra: str, *, path: tuple[str, ...] = ()) -> None:
-        super().__init__(f"{package} is not installed; it is needed here: pip install 'anabranch[{extra}]'", path=path)
+        remedy = f"it comes with the extra {extra}: in a clone, pip install '.[{extra}]'"
+        super().__init__(f"{package} is not installed; {remedy}", path=path)
 
 
 def scrub(text: str) -> str:

@@ -22,6 +22,7 @@ from anabranch.cli.chat.a2a import A2aPeer
 from anabranch.cli.chat.client import run_input
 from anabranch.cli.chat.reading import Reading
 from anabranch.cli.chat.trail import ChatError
+from anabranch.config import Server
 from anabranch.demo._process import started
 from anabranch.events import Interrupted
 from anabranch.request import RunRequest
@@ -119,6 +120,22 @@ async def test_one_of_the_agents_of_a_server_is_asked_by_its_name(options: tuple
         assert await chat(url, "two words", "--agent", "echo", *options) == (0, b"two words", "")
         code, out, err = await chat(url, "two words", "--agent", "nobody", *options)
     assert (code, out) == (1, b"") and "--agent NAME" in err
+    assert "there is no agent 'nobody'; known: echo, failing" in err
+
+
+@pytest.mark.parametrize("options", [(), A2A])
+async def test_a_server_without_a_default_agent_says_which_it_has(options: tuple[str, ...]) -> None:
+    async with served(App({"echo": echo, "failing": failing})) as url:
+        code, out, err = await chat(url, "two words", *options)
+    assert (code, out) == (1, b"")
+    assert "there is no default agent; post to /a2a/NAME or /agents/NAME/agui: echo, failing" in err
+
+
+async def test_an_agent_that_is_not_there_is_never_the_default_one() -> None:
+    async with served(App({"echo": echo})) as url:
+        code, out, err = await chat(f"{url}/a2a/nobody", "two words", "--header", "X-API-Key: sesame-sesame")
+    assert (code, out) == (1, b"")
+    assert "there is no agent 'nobody'; known: echo; give the address of an A2A agent" in err
 
 
 async def test_a_server_that_does_not_know_agui_is_asked_over_a2a(modern: str) -> None:
@@ -522,7 +539,8 @@ async def test_credentials_go_with_every_request_and_without_them_it_says_what_i
     async with guarded(tmp_path, {"asking": asking}) as (_, http):
         place = f"{http.base_url}/a2a/asking"
         code, out, err = await chat(place, "go")
-        assert (code, out) == (1, b"") and "HTTP 401" in err and "--header" in err
+        assert (code, out) == (1, b"") and "(HTTP 401): who is asking? no credential was sent; " in err
+        assert '--header "Authorization: Bearer ..."' in err and '--header "X-API-Key: ..."' in err
         key = f"X-API-Key: {key_of('ann')}"
         async with seated(place, "go", "--header", key) as seat:
             await seat.sees("answer> ")
@@ -530,6 +548,7 @@ async def test_credentials_go_with_every_request_and_without_them_it_says_what_i
             assert await seat.leaves() == 0
         code, out, err = await chat(place, "go", ANABRANCH_CHAT_HEADERS="X-API-Key: wrong-key")
         assert (code, out) == (1, b"") and "wrong-key" not in err
+        assert "the API key is not known to this server" in err and '--header "X-API-Key: ..."' in err
 
 
 async def test_a_caller_without_a_name_is_the_same_one_in_each_request(tmp_path: Path) -> None:
@@ -549,7 +568,17 @@ async def test_credentials_do_not_go_where_a_card_says() -> None:
     async with raw(nothing, card() | {"supportedInterfaces": [interface]}) as server:
         code, out, err = await chat(server.url, "go", *A2A, "--header", "Authorization: Bearer sesame")
     assert (code, out) == (1, b"") and "credentials are not sent there" in err and "sesame" not in err
-    assert {request.path for request in server.requests} == {"/.well-known/agent.json"}
+    assert "give that address, https://elsewhere.example/, or leave the credentials out" in err
+    assert "message" not in b"".join(request.body for request in server.requests).decode(), "it was asked"
+
+
+@pytest.mark.parametrize("place", ["", "/a2a/echo", "/a2a/echo/.well-known/agent-card.json"])
+@pytest.mark.parametrize("header", [(), ("--header", "X-Key: sesame-sesame")])
+async def test_the_address_that_the_user_gave_wins_over_the_servers_public_one(
+    place: str, header: tuple[str, ...]
+) -> None:
+    async with served(App({"echo": echo}, server=Server(public_url="https://public.invalid"))) as url:
+        assert await chat(f"{url}{place}", "two words", *A2A, *header) == (0, b"two words", "")
 
 
 # --- connections that break ------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ async def test_a_server_that_does_not_come_back_is_given_up() -> None:
         (404, '{"error": {"code": "not_found", "message": "no such run"}}', "the server no longer has this run"),
         (404, '{"detail": "Not Found"}', "this server cannot continue a run"),
         (409, '{"error": {"code": "cursor_unknown", "message": "beyond the log"}}', "answered 409: beyond the log"),
-        (401, "", 'answered 401; send credentials with --header "Authorization: ..."'),
+        (401, "", 'answered 401; send credentials with --header "Name: value", as "Authorization: Bearer ..."'),
     ],
 )
 async def test_what_the_server_answers_when_it_is_asked_again_is_told(status: int, body: str, said: str) -> None:

@@ -111,7 +111,7 @@ def test_a_missing_package_is_one_line_with_the_remedy(
         text=True,
         timeout=20,
     )
-    line = f"demo: {package} is not installed; it is needed here: pip install 'anabranch[demo]'\n"
+    line = f"demo: {package} is not installed; it comes with the extra demo: in a clone, pip install '.[demo]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
 
 

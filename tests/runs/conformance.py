@@ -338,6 +338,8 @@ class TableConformance:
             Turn(record=ended, given=GIVEN, outcome=OUTCOME),
             Turn(record=record("a", "r2", created_ms=4, parent="z"), given=GIVEN[:1]),
         ]
+        assert [await table.turn(key) for key in ("z", "a")] == await table.turns("ann", "t")
+        assert await table.turn("nobody's") is None
 
     async def test_a_deleted_thread_is_unknown_and_its_ids_are_free(self, table: RunTable) -> None:
         for key in ("k1", "k2", "k3"):

@@ -1,18 +1,20 @@
 """A run that asked something, and the run that goes on with the answer: one task, and the source's own names."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
-from anabranch.errors import Conflict
+from anabranch.errors import Conflict, NotFound
 from anabranch.events import Interrupted, RunStarted
 from anabranch.identity import LOCAL
 from anabranch.request import Message, Resume, RunRequest
 from anabranch.runs.machine import Status
 from anabranch.runs.runs import Runs
+from anabranch.sources.python import PythonSource
 
-from .staging import begun, followed, said
+from .staging import WAIT_S, Signal, begun, followed, said
 
 Items = AsyncGenerator[Any, None]
 
@@ -84,3 +86,49 @@ async def test_who_says_something_else_instead_of_answering_begins_a_new_task() 
     record = await begun(runs, asks, RunRequest(run_id="r2", thread_id="t", messages=(user("u2"),)))
     assert record.continues is None
     assert record.task_id != (await runs.thread("t", LOCAL))[0].record.task_id
+
+
+async def test_the_answer_to_another_agent_is_no_answer() -> None:
+    runs = Runs()
+    ids = await questioned(runs)
+    with pytest.raises(Conflict, match="waits for an answer to the agent 'agent', not to 'other'") as refused:
+        await runs.start(PythonSource(asks), answer("r2", (ids[0], "yes")), LOCAL, agent="other")
+    assert refused.value.code == "unknown_interrupt"
+
+
+async def test_who_waits_for_an_answer_hears_that_there_will_be_none() -> None:
+    runs = Runs()
+    await questioned(runs)
+    asked = await runs.get("r1", LOCAL)
+    waiting = asyncio.create_task(runs.continuation(asked))
+    await asyncio.sleep(0)  # noqa: TID251 (a turn, in which it begins to wait)
+    await followed(runs, await begun(runs, asks, RunRequest(run_id="r2", thread_id="t", messages=(user("u2"),))))
+    async with asyncio.timeout(WAIT_S):
+        assert await waiting is None and await runs.continuation(asked) is None
+        waiting = asyncio.create_task(runs.continuation(await runs.get("r2", LOCAL)))
+        await asyncio.sleep(0)  # noqa: TID251 (the same)
+        await runs.delete_thread("t", LOCAL)
+        for each in (waiting, runs.continuation(asked)):
+            with pytest.raises(NotFound):
+                await each
+
+
+async def test_a_question_is_withdrawn_also_when_its_caller_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, made, go = Runs(), Signal(), asyncio.Event()
+    await questioned(runs)
+    create = runs.table.create
+
+    async def slowly(*args: Any) -> Any:
+        record = await create(*args)
+        made.set()
+        await go.wait()
+        return record
+
+    monkeypatch.setattr(runs.table, "create", slowly)
+    leaving = asyncio.create_task(runs.withdraw(PythonSource(asks), "r1", LOCAL))
+    await made.wait()
+    leaving.cancel()
+    await asyncio.wait((leaving,))
+    go.set()
+    await followed(runs, await runs.get("r1:withdrawn", LOCAL))
+    assert (await runs.get("r1:withdrawn", LOCAL)).status is Status.CANCELLED

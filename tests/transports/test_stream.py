@@ -52,7 +52,7 @@ def streaming(watched: Watched, **times: float) -> Any:
 @pytest.fixture(params=["httptools", "h11"])
 def server(request: pytest.FixtureRequest) -> Any:
     if request.param == "httptools":
-        pytest.importorskip("httptools", reason="needs httptools: pip install 'anabranch[fast]'")
+        pytest.importorskip("httptools", reason="needs httptools: pip install '.[fast]'")
     return lambda app, **options: served(app, http=request.param, lifespan="off", **options)
 
 

@@ -136,6 +136,9 @@ class RunTable(Protocol):
     async def turns(self, principal: str, thread_id: str) -> Sequence[Turn]:
         """The runs of a thread with their messages, in the order they were created; none when it is unknown."""
 
+    async def turn(self, key: str) -> Turn | None:
+        """One run with its messages."""
+
     async def list(
         self, principal: str, *, thread_id: str | None = None, before: str | None = None, limit: int = 100
     ) -> Sequence[RunRecord]:

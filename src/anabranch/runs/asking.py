@@ -38,12 +38,13 @@ class Asking:
     def after(self, turns: Sequence[Turn], at_ms: int) -> Planned:
         """The run that it makes in a thread with ``turns``.
 
-        Raises ``Conflict`` ``unknown_interrupt`` when it answers a question that is not open.
+        Raises ``Conflict`` ``unknown_interrupt`` when it answers a question that is not open, or was another agent's.
         """
         asked = self.request
         found = place(turns, asked.messages)
         answered = turns[-1] if asked.resume and turns else None
         if answered is not None:
+            _refuse_if_of_another(answered.record, self._agent)
             found = _onward(found, answered, turns)
         key = uuid.uuid4().hex
         branch = key if found.forks else found.branch
@@ -78,6 +79,13 @@ class Asking:
             memory_key=memory_key(record),
         )
         return Planned(record, found, request)
+
+
+def _refuse_if_of_another(asked: RunRecord, agent: str) -> None:
+    """What one agent has asked, no other understands the answer to."""
+    if asked.agent != agent:
+        problem = f"thread {asked.thread_id!r} waits for an answer to the agent {asked.agent!r}, not to {agent!r}"
+        raise Conflict(problem, code="unknown_interrupt")
 
 
 def memory_key(record: RunRecord) -> str:

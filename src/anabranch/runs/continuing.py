@@ -1,53 +1,81 @@
-"""Waiting for the run that continues another one: somebody has to answer what that has asked."""
+"""Waiting for the run that answers a question: somebody has to start it, and nobody need."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 
-from ..errors import ServerStopping
+from ..errors import AnabranchError, NotFound, ServerStopping
 from ._base import RunRecord, RunTable
+from .threads import Turn
 
-_Begun = asyncio.Future[RunRecord | None]
+_Word = asyncio.Future[RunRecord | AnabranchError]
+
+
+def next_run(turns: Sequence[Turn], record: RunRecord) -> RunRecord | None:
+    """The run that came after ``record`` among the ``turns`` of its thread; None when it is the newest.
+
+    Only the newest can be answered, so this is the run that continues it, or nothing will. Raises ``NotFound`` when
+    the thread is gone.
+    """
+    keys = [turn.record.key for turn in turns]
+    if record.key not in keys:
+        raise NotFound(f"there is no run {record.run_id!r}")
+    after = turns[keys.index(record.key) + 1 :]
+    return after[0].record if after else None
 
 
 class Continuations:
-    """Who waits for which task to go on, in this process, which is the one that starts its runs."""
+    """Who waits for which thread to go on, in this process, which is the one that starts its runs."""
 
     def __init__(self, table: RunTable) -> None:
         self._table = table
-        self._waiting: dict[tuple[str, str], set[_Begun]] = {}
+        self._waiting: dict[tuple[str, str], set[_Word]] = {}
         self._stopped = False
 
-    async def after(self, record: RunRecord) -> RunRecord:
-        """The run that continues ``record``, once there is one. Raises ``ServerStopping`` during a stop."""
-        task = record.principal, record.task_id
-        begun: _Begun = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(task, set())
-        waiting.add(begun)
+    async def after(self, record: RunRecord) -> RunRecord | None:
+        """The run that continues ``record``, once there is one; None once its thread has gone another way.
+
+        Raises ``NotFound`` once the thread is gone, ``ServerStopping`` during a stop.
+        """
+        thread = record.principal, record.thread_id
+        word: _Word = asyncio.get_running_loop().create_future()
+        waiting = self._waiting.setdefault(thread, set())
+        waiting.add(word)
         try:
-            runs = await self._table.task(*task)
-            found = next((run for run in runs if run.continues == record.run_id), None)
-            if found is None and not self._stopped:
-                found = await begun
+            found: RunRecord | AnabranchError | None = next_run(await self._table.turns(*thread), record)
+            if found is None:
+                found = _stopping() if self._stopped else await word
         finally:
-            waiting.discard(begun)
-            if not waiting and self._waiting.get(task) is waiting:
-                del self._waiting[task]
-        if found is None:
-            raise ServerStopping("The server is stopping; ask again.")
-        return found
+            waiting.discard(word)
+            if not waiting and self._waiting.get(thread) is waiting:
+                del self._waiting[thread]
+        if isinstance(found, AnabranchError):
+            raise found
+        return found if found.continues == record.run_id else None
 
     def begun(self, run: RunRecord) -> None:
         """``run`` exists now."""
-        self._tell((run.principal, run.task_id), run)
+        for word in self._told(run.principal, run.thread_id):
+            word.set_result(run)
+
+    def gone(self, thread: Iterable[RunRecord]) -> None:
+        """A thread is gone: the runs it had."""
+        for run in thread:
+            for word in self._told(run.principal, run.thread_id):
+                word.set_result(NotFound("this run is no longer kept"))
 
     def stop(self) -> None:
         """Nobody waits any longer."""
         self._stopped = True
-        for task in list(self._waiting):
-            self._tell(task, None)
+        for thread in list(self._waiting):
+            for word in self._told(*thread):
+                word.set_result(_stopping())
 
-    def _tell(self, task: tuple[str, str], run: RunRecord | None) -> None:
-        for begun in self._waiting.pop(task, ()):
-            if not begun.done():
-                begun.set_result(run)
+    def _told(self, principal: str, thread_id: str) -> list[_Word]:
+        """Those who have waited for this thread."""
+        return [word for word in self._waiting.pop((principal, thread_id), ()) if not word.done()]
+
+
+def _stopping() -> ServerStopping:
+    return ServerStopping("The server is stopping; ask again.")

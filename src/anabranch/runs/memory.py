@@ -86,6 +86,10 @@ class MemoryTable:
         """The runs of a thread with their messages."""
         return [self._turns[key] for key in self._threads.get((principal, thread_id), ())]
 
+    async def turn(self, key: str) -> Turn | None:
+        """One run with its messages."""
+        return self._turns.get(key)
+
     async def list(
         self, principal: str, *, thread_id: str | None = None, before: str | None = None, limit: int = 100
     ) -> Sequence[RunRecord]:

@@ -71,7 +71,8 @@ class Runs:
         self._record = record
         self._live: set[str] = set()
         self._watchers = Watchers(self._live, self._unwatched)
-        self._retention = Retention(self.table, keeps, self._watchers, self._delete, forgotten)
+        self._forgotten = forgotten
+        self._retention = Retention(self.table, keeps, self._watchers, self._delete, self._forget)
         self._burials = Burials(self.log, self.table, self._retention.recount)
         self._continuations = Continuations(self.table)
         self._stopping = False
@@ -111,11 +112,7 @@ class Runs:
         asking = Asking(request, principal.id, agent, on_disconnect)
         record = await self.table.find(principal.id, request.run_id)
         if record is None:
-            self._refuse()
-            # A task of its own: a run that was created is executed, whatever happens to its caller.
-            beginning = asyncio.create_task(self._begin(source, asking), name=f"begin {request.run_id!r}")
-            beginning.add_done_callback(lambda task: task.cancelled() or task.exception())
-            record = await asyncio.shield(beginning)
+            record = await self._begun(source, asking)
         if record.digest != asking.digest or record.forgotten:
             gone = "is over and no longer kept" if record.forgotten else "exists with another input"
             raise Conflict(f"run {request.run_id!r} {gone}: use a new run id", code="run_id_taken")
@@ -195,17 +192,19 @@ class Runs:
         outcome = next(turn.outcome for turn in turns if turn.record.key == record.key)
         if outcome is None or not outcome.asked:
             raise Conflict(f"run {run_id!r} is over: there is nothing to cancel", code="run_over")
-        self._refuse()
         resume = tuple(Resume(interrupt_id=each.interrupt_id, status="cancelled") for each in outcome.asked)
         request = RunRequest(run_id=f"{run_id}:withdrawn", thread_id=record.thread_id, resume=resume)
         asking = Asking(request, principal.id, record.agent, record.on_disconnect)
-        withdrawn = await self._begin(source, asking, Cancelled("The run was cancelled."))
+        withdrawn = await self._begun(source, asking, Cancelled("The run was cancelled."))
         if withdraw := getattr(source, "withdraw", None):
             withdraw(outcome.asked)
         return withdrawn
 
-    async def continuation(self, record: RunRecord) -> RunRecord:
-        """The run that continues an interrupted one, once there is one. Raises ``ServerStopping`` during a stop."""
+    async def continuation(self, record: RunRecord) -> RunRecord | None:
+        """The run that continues an interrupted one, once there is one; None once that cannot be any more.
+
+        Raises ``NotFound`` once its thread is gone, ``ServerStopping`` during a stop.
+        """
         return await self._continuations.after(record)
 
     async def stop(self, grace_s: float) -> None:
@@ -224,6 +223,13 @@ class Runs:
         if len(self._live) >= self._most_live:
             text = f"The server has {self._most_live} live runs, as many as it may; ask again."
             raise ServerError(text, code="too_many_runs", retryable=True)
+
+    async def _begun(self, source: Source, asking: Asking, cancelled: Cancelled | None = None) -> RunRecord:
+        """``_begin``, if new runs may begin. A run that was created is executed, whatever happens to its caller."""
+        self._refuse()
+        beginning = asyncio.create_task(self._begin(source, asking, cancelled), name=f"begin {asking.request.run_id!r}")
+        beginning.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(beginning)
 
     async def _begin(self, source: Source, asking: Asking, cancelled: Cancelled | None = None) -> RunRecord:
         """Create the run and execute it, or find the one that somebody else created just now.
@@ -302,6 +308,11 @@ class Runs:
         """Remove the log of a run that is forgotten, maybe while somebody is about to read it."""
         self._watchers.forget(key)
         await self.log.delete(key)
+
+    async def _forget(self, thread: Sequence[RunRecord]) -> None:
+        """Tell whoever has to know that a thread is gone."""
+        self._continuations.gone(thread)
+        await self._forgotten(thread)
 
 
 def _unwritten() -> ServerError:

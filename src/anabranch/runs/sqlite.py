@@ -36,7 +36,7 @@ INSERT INTO runs (key, principal, run_id, thread_id, active, forgotten, size, re
 VALUES (:key, :principal, :run_id, :thread_id, 1, 0, :size, :record, :given, 'null')
 """
 _NEWEST_OF_TASK = """
-principal = :principal AND NOT forgotten AND changed_ms >= :since_ms AND NOT EXISTS (
+principal = :principal AND NOT forgotten AND NOT EXISTS (
     SELECT 1 FROM runs AS later
     WHERE later.principal = :principal AND later.task_id = runs.task_id AND later.no > runs.no AND NOT later.forgotten
 )
@@ -139,6 +139,11 @@ class SqliteTable:
             lambda file: _decode_turns(_joined(file, _TURN, f"{_OF_THREAD} ORDER BY no", thread))
         )
 
+    async def turn(self, key: str) -> Turn | None:
+        """One run with its messages."""
+        found = await self._file.read(lambda file: _decode_turns(_joined(file, _TURN, "key = ?", (key,))))
+        return found[0] if found else None
+
     async def list(
         self, principal: str, *, thread_id: str | None = None, before: str | None = None, limit: int = 100
     ) -> Sequence[RunRecord]:
@@ -169,7 +174,9 @@ class SqliteTable:
     ) -> Tasks:
         """The caller's tasks, those that changed last first."""
         given = {"principal": principal, "agent": agent, "thread_id": thread_id, "since_ms": since_ms, "limit": limit}
-        where = _NEWEST_OF_TASK
+        # The sign keeps the planner from the index of times: a thread has few runs, its caller may have very many.
+        changed_ms = "changed_ms" if thread_id is None else "+changed_ms"
+        where = f"{_NEWEST_OF_TASK} AND {changed_ms} >= :since_ms"
         if agent is not None:
             where += " AND json_extract(record, '$.agent') = :agent"
         if thread_id is not None:
@@ -181,7 +188,7 @@ class SqliteTable:
         if before is not None:
             page += " AND (changed_ms, task_id) < (:at_ms, :after)"
             given["at_ms"], given["after"] = before
-        page += " ORDER BY changed_ms DESC, task_id DESC LIMIT :limit"
+        page += f" ORDER BY {changed_ms} DESC, task_id DESC LIMIT :limit"
 
         def work(file: sqlite3.Connection) -> Tasks:
             ((total,),) = file.execute(f"SELECT count(*) FROM runs WHERE {where}", given).fetchall()

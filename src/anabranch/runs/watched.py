@@ -11,6 +11,7 @@ from ..errors import NotFound
 from ..log._base import Bounds, Checkpoint, Entry
 from ..request import Message
 from ._base import RunRecord
+from .continuing import next_run
 from .runs import Runs
 from .threads import Turn, conversation
 
@@ -79,19 +80,40 @@ class Watched:
         return (await self._turn()).given
 
     async def asked(self) -> Sequence[str]:
-        """The ids of the questions that it left open."""
-        outcome = (await self._turn()).outcome
-        return [question.interrupt_id for question in outcome.asked] if outcome else []
+        """The ids of the questions that it ended with."""
+        return _asked(await self._turn())
 
-    async def continued(self) -> Watched:
-        """The run that continues it, once there is one. Raises ``ServerStopping``."""
-        return Watched(self._runs, await self._runs.continuation(self.record))
+    async def answers(self) -> Sequence[str]:
+        """The ids of the questions that the run ended with which it continues, also when that is no longer kept."""
+        table, continues = self._runs.table, self.record.continues
+        before = await table.find(self.record.principal, continues) if continues is not None else None
+        turn = await table.turn(before.key) if before is not None else None
+        return _asked(turn) if turn is not None else []
+
+    async def goes_on(self) -> bool:
+        """Whether another run continues it, or may."""
+        if not await self.asked():
+            return False
+        turns = await self._runs.table.turns(self.record.principal, self.record.thread_id)
+        after = next_run(turns, self.record)
+        return after is None or after.continues == self.run_id
+
+    async def continued(self) -> Watched | None:
+        """``Runs.continuation``."""
+        found = await self._runs.continuation(self.record)
+        return None if found is None else Watched(self._runs, found)
+
+    async def require(self) -> None:
+        """Raises ``NotFound`` when it is no longer kept."""
+        found = await self._runs.table.find(self.record.principal, self.run_id)
+        if found is None or found.key != self.record.key or found.forgotten:
+            raise NotFound(f"there is no run {self.run_id!r}")
 
     async def _turn(self) -> Turn:
-        for turn in await self._runs.table.turns(self.record.principal, self.record.thread_id):
-            if turn.record.key == self.record.key:
-                return turn
-        raise NotFound(f"there is no run {self.run_id!r}")
+        turn = await self._runs.table.turn(self.record.key)
+        if turn is None:
+            raise NotFound(f"there is no run {self.run_id!r}")
+        return turn
 
     async def checkpoint(self, reader: str, upto: int) -> Checkpoint | None:
         """``RunLog.checkpoint``."""
@@ -100,3 +122,7 @@ class Watched:
     def keep_checkpoint(self, reader: str, checkpoint: Checkpoint) -> None:
         """``RunLog.keep_checkpoint``."""
         self._log.keep_checkpoint(self.record.key, reader, checkpoint)
+
+
+def _asked(turn: Turn) -> Sequence[str]:
+    return [question.interrupt_id for question in turn.outcome.asked] if turn.outcome else []

@@ -76,10 +76,22 @@ class TaskRun(Watched, Protocol):
         """The messages that it was given."""
 
     async def asked(self) -> Sequence[str]:
-        """The ids of the questions that it left open: none unless it is interrupted."""
+        """The ids of the questions that it ended with: none unless it is interrupted."""
 
-    async def continued(self) -> TaskRun:
-        """The run that continues it, once there is one. Raises ``ServerStopping`` when it is not waited for longer."""
+    async def answers(self) -> Sequence[str]:
+        """The ids of the questions that the run ended with which it continues, also when that is no longer kept."""
+
+    async def goes_on(self) -> bool:
+        """Whether another run continues it, or may: it asked something, and its thread went no other way."""
+
+    async def continued(self) -> TaskRun | None:
+        """The run that continues it, once there is one; None once that cannot be any more.
+
+        Raises ``NotFound`` once its thread is gone, ``ServerStopping`` when it is not waited for longer.
+        """
+
+    async def require(self) -> None:
+        """Raises ``NotFound`` when it is no longer kept: what was read of it may lack something."""
 
 
 class Presented(NamedTuple):

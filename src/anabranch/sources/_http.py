@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import ConfigError, MissingExtra, SourceError
+from ..errors import ConfigError, MissingExtra, SourceError, scrub
 
 if TYPE_CHECKING:
     import aiohttp
@@ -22,6 +23,7 @@ BODY_LIMIT = 16 * 1024 * 1024
 
 _BACKOFF_S = (0.1, 0.4)
 _LINGER_S = 0.25
+_REASON_S = 2.0
 _WORD = 4  # characters; what is not longer may stand in any text
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*")
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
@@ -64,7 +66,7 @@ class Client:
         self.idle_s = idle_s
         self.bound = bool(headers)  # to the origin that they were configured for
         self._headers = {**headers, "Accept-Encoding": "identity"}  # a compressing proxy holds small pieces back
-        self._credentials = [word for value in headers.values() for word in value.split()[-1:] if len(word) > _WORD]
+        self._credentials = _words(headers)
         self._connect_s, self._first_byte_s, self._pool = connect_s, first_byte_s, pool
         self._one_user = one_user
         self._session: aiohttp.ClientSession | None = None
@@ -91,9 +93,12 @@ class Client:
         headers = {"Content-Type": "application/json", **headers}
         return await self._request("POST", url, body, headers, patience_s, sent)
 
-    def hide(self, text: str) -> str:
-        """``text`` of the peer without the credentials that were sent to it, which it may repeat."""
-        for value in self._credentials:
+    def hide(self, text: str, more: Mapping[str, str] | None = None) -> str:
+        """``text`` of the peer without the credentials that were sent to it, which it may repeat.
+
+        ``more`` are headers of the one request that hold some, too.
+        """
+        for value in (*self._credentials, *_words(more or {})):
             text = text.replace(value, "***")
         return text
 
@@ -142,6 +147,11 @@ class Client:
                 if pause_s is None:
                     raise _failure(error, self, begun=False) from error
             await asyncio.sleep(pause_s)
+
+
+def _words(headers: Mapping[str, str]) -> list[str]:
+    """What of ``headers`` is secret."""
+    return [word for value in headers.values() for word in value.split()[-1:] if len(word) > _WORD]
 
 
 def _telling(config: aiohttp.TraceConfig) -> aiohttp.TraceConfig:
@@ -220,18 +230,40 @@ class Answer:
         """Close the connection, unless the answer was read to its end."""
         self._response.close()
 
-    def refusal(self) -> SourceError:
-        """What this answer means when it is none that its protocol knows."""
-        who, kind, status = self._client.who, self._client.kind, self.status
+    async def reason(self, private: Mapping[str, str] | None = None) -> str:
+        """Why the peer refuses, in its own words, if they come soon; see ``reason_in``."""
+        if not self.kind.endswith("json"):
+            return ""
+        try:
+            async with asyncio.timeout(_REASON_S):
+                return self.reason_in(await self.body(), private)
+        except (SourceError, TimeoutError):
+            return ""
+
+    def reason_in(self, body: bytes, private: Mapping[str, str] | None = None) -> str:
+        """The ``error.message`` of a JSON ``body``, fit for a user; ``""`` when it has none.
+
+        Without the credentials of the client, and those in ``private``, the headers of this one request.
+        """
+        try:
+            said = json.loads(body.decode(errors="replace"))["error"]["message"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return ""
+        return scrub(self._client.hide(said, private)).removesuffix(".") if isinstance(said, str) else ""
+
+    def refusal(self, reason: str = "") -> SourceError:
+        """What this answer means when it is none that its protocol knows. ``reason`` is the peer's own."""
+        who, kind = self._client.who, self._client.kind
+        status, why = self.status, f"{self.status}): {reason}" if reason else f"{self.status})"
         if status in (401, 403):
-            return SourceError(f"{who} refused our credentials (HTTP {status}).", code=f"{kind}_auth")
+            return SourceError(f"{who} refused our credentials (HTTP {why}.", code=f"{kind}_auth")
         if status in _BUSY:
-            text = f"{who} is not available now (HTTP {status})."
+            text = f"{who} is not available now (HTTP {why}."
             return SourceError(text, code=f"{kind}_unreachable", retryable=True)
         if status >= 500:
-            return SourceError(f"{who} failed (HTTP {status}).", code=f"{kind}_failed")
+            return SourceError(f"{who} failed (HTTP {why}.", code=f"{kind}_failed")
         if status >= 400:
-            return SourceError(f"{who} does not take this request (HTTP {status}).", code=f"{kind}_protocol")
+            return SourceError(f"{who} does not take this request (HTTP {why}.", code=f"{kind}_protocol")
         if status >= 300:
             text = f"{who} is elsewhere (HTTP {status}); configure the address that it redirects to."
             return SourceError(text, code=f"{kind}_protocol")

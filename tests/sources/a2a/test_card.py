@@ -2,13 +2,14 @@
 
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import SourceError
-from anabranch.sources.a2a._card import card_urls, origin, read_card, rpc_url
+from anabranch.sources.a2a._card import Misplaced, card_urls, origin, read_card, rpc_url
 
 Json = dict[str, Any]
 
@@ -49,20 +50,25 @@ def test_the_configured_address_wins_over_one_that_only_the_agent_can_use(
 @pytest.mark.parametrize(
     ("configured", "urls"),
     [
-        ("http://h:1", ["http://h:1/.well-known/agent-card.json", "http://h:1/.well-known/agent.json"]),
+        (
+            "http://h:1",
+            [("http://h:1/.well-known/agent-card.json", True), ("http://h:1/.well-known/agent.json", True)],
+        ),
         (
             "http://h:1/a2a/",
             [
-                "http://h:1/a2a/.well-known/agent-card.json",
-                "http://h:1/a2a/.well-known/agent.json",
-                "http://h:1/.well-known/agent-card.json",
-                "http://h:1/.well-known/agent.json",
+                ("http://h:1/a2a/.well-known/agent-card.json", True),
+                ("http://h:1/a2a/.well-known/agent.json", True),
+                ("http://h:1/.well-known/agent-card.json", False),
+                ("http://h:1/.well-known/agent.json", False),
             ],
         ),
-        ("http://h:1/cards/komodor.json", ["http://h:1/cards/komodor.json"]),
+        ("http://h:1/cards/komodor.json", [("http://h:1/cards/komodor.json", True)]),
     ],
 )
-def test_a_card_is_looked_for_under_the_path_and_at_the_origin(configured: str, urls: list[str]) -> None:
+def test_a_card_is_looked_for_under_the_path_and_at_the_origin_where_it_may_be_anothers(
+    configured: str, urls: list[tuple[str, bool]]
+) -> None:
     assert card_urls(configured) == urls
 
 
@@ -83,7 +89,7 @@ def test_the_first_interface_that_speaks_json_rpc_of_version_1_is_taken() -> Non
         capabilities={"streaming": True, "extensions": []},
     )
     endpoint = read_card(data, "http://h", "The agent", bound=False)
-    assert endpoint == ("http://h/new", "komodor", True, "acme", "1.0")
+    assert endpoint == ("http://h/new", "komodor", True, "acme", "1.0", ())
 
 
 OLD = {"name": "komodor", "url": "http://0.0.0.0:1/rpc", "capabilities": {"streaming": True}}
@@ -117,6 +123,7 @@ def test_without_an_interface_of_version_1_an_older_one_is_taken(said: Json, url
         True,
         "",
         version,
+        (),
     )
 
 
@@ -192,6 +199,98 @@ def test_without_credentials_a_card_may_name_another_address(url: str) -> None:
     assert read_url(url, "https://gate.example", bound=False).startswith("https://")
 
 
+@pytest.mark.parametrize(
+    ("advertised", "configured"),
+    [
+        ("http://h:1/rpc", "http://h:1/rpc"),
+        ("http://h:1/rpc/", "http://h:1/rpc"),
+        ("http://h:1/rpc", "http://h:1/rpc/"),
+        ("/rpc", "http://h:1/rpc"),
+        # what the agent sees of itself
+        ("http://0.0.0.0:8000/rpc", "http://h:1/rpc"),
+        ("http://localhost:8000/rpc", "https://h/rpc"),
+        ("http://h/rpc", "https://h/rpc"),
+    ],
+)
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("old", [False, True])
+def test_a_card_at_the_root_counts_for_the_address_that_it_names(
+    advertised: str, configured: str, bound: bool, old: bool
+) -> None:
+    data = json.dumps(OLD | {"url": advertised}).encode() if old else card(interface(url=advertised))
+    found = read_card(data, configured, "The agent komodor", bound=bound, own=False)
+    assert found.url.rstrip("/") == configured.rstrip("/")
+
+
+OTHERS = [
+    *("http://h:1/", "http://h:1", "/", "", "http://0.0.0.0:8000/", "http://h:1/a2a/other", "http://h:1/a2a"),
+    *("http://h:1/a2a/nope/more", "https://elsewhere.example/a2a/nope", "ftp://h:1/a2a/nope", "http://[zz/"),
+]
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),  # a user's own word for where elsewhere is wins
+    [(url, here) for url in OTHERS for here in (False, True) if not (here and "elsewhere" in url)],
+)
+@pytest.mark.parametrize("old", [False, True])
+def test_a_card_at_the_root_that_names_no_such_address_is_another_agents(url: str, here: bool, old: bool) -> None:
+    data = json.dumps(OLD | {"url": url}).encode() if old else card(interface(url=url), interface("GRPC"))
+    with pytest.raises(Misplaced, match="root of its server is another agent's; configure the address of an agent"):
+        read_card(data, "http://h:1/a2a/nope", "The agent komodor", bound=False, own=False, here=here)
+
+
+def test_of_a_card_at_the_root_the_interface_at_the_address_is_taken() -> None:
+    data = card(interface(url="/"), interface(version="0.3", url="/rpc", tenant="acme"))
+    found = read_card(data, "http://h/rpc", "The agent", bound=True, own=False)
+    assert (found.url, found.version, found.tenant) == ("http://h/rpc", "0.3", "acme")
+    rest = card(interface("HTTP+JSON", url="/rest"), interface(url="/rpc"))
+    assert read_card(rest, "http://h/rest", "The agent", bound=True, own=False).url == "http://h/rpc"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "header"),
+    [
+        ({"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}}, "X-API-Key: ..."),
+        ({"type": "apiKey", "in": "header", "name": "X-API-Key"}, "X-API-Key: ..."),
+        ({"apiKeySecurityScheme": {"location": "cookie", "name": "sid"}}, "Cookie: sid=..."),
+        ({"httpAuthSecurityScheme": {"scheme": "Bearer"}}, "Authorization: Bearer ..."),
+        ({"type": "http", "scheme": "basic"}, "Authorization: Basic ..."),
+        ({"oauth2SecurityScheme": {"flows": {}}}, "Authorization: Bearer ..."),
+        ({"type": "openIdConnect", "openIdConnectUrl": "https://x"}, "Authorization: Bearer ..."),
+        ({"type": "apiKey", "in": "query", "name": "key"}, ""),
+        ({"mtlsSecurityScheme": {}}, ""),
+        ({"type": "apiKey", "in": "header", "name": "X\x1b[31m"}, ""),
+        ({"type": "apiKey", "in": ["header"], "name": ["X"]}, ""),
+        ({"type": ["apiKey"]}, ""),
+        ({"apiKeySecurityScheme": "X"}, ""),
+        ("X-API-Key", ""),
+    ],
+)
+def test_a_card_says_in_which_header_credentials_are_sent(scheme: Any, header: str) -> None:
+    data = card(interface(), securitySchemes={"one": scheme, "again": scheme})
+    found = read_card(data, "http://h", "The agent", bound=False).credentials
+    assert found == ((header,) if header else ())
+
+
+@pytest.mark.parametrize("schemes", [None, [], "x", 1, {}])
+def test_a_card_without_schemes_asks_for_no_credentials(schemes: Any) -> None:
+    assert read_card(card(interface(), securitySchemes=schemes), "http://h", "The agent", bound=False).credentials == ()
+
+
+@pytest.mark.parametrize(
+    ("advertised", "configured", "url"),
+    [
+        ("https://public.example/a2a/echo", "http://localhost:8000/a2a/echo", "http://localhost:8000/a2a/echo"),
+        ("https://public.example/rpc", "http://localhost:8000", "http://localhost:8000/rpc"),
+        ("https://public.example/rpc", "http://localhost:8000/x/card.json", "http://localhost:8000/rpc"),
+        ("https://you:pw@public.example/", "http://localhost:8000", "http://localhost:8000/"),
+    ],
+)
+def test_a_users_own_address_can_win_over_any_that_the_card_names(advertised: str, configured: str, url: str) -> None:
+    data = card(interface(url=advertised))
+    assert read_card(data, configured, "The agent", bound=True, here=True).url == url
+
+
 URLS = st.builds(
     "".join,
     st.tuples(
@@ -207,10 +306,19 @@ URLS = st.builds(
 
 
 @settings(deadline=None, database=None)
-@given(URLS, st.sampled_from(["https://gate.example/a", "http://gate.example:9001", "http://me:pw@127.0.0.1:1"]))
-def test_with_credentials_whatever_a_card_says_they_stay_at_the_configured_origin(url: str, configured: str) -> None:
+@given(
+    URLS,
+    st.sampled_from(["https://gate.example/a", "http://gate.example:9001", "http://me:pw@127.0.0.1:1"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_with_credentials_whatever_a_card_says_they_stay_at_the_configured_origin(
+    url: str, configured: str, own: bool, here: bool
+) -> None:
     try:
-        taken = read_url(url, configured, bound=True)
+        taken = read_card(card(interface(url=url)), configured, "The agent", bound=True, own=own, here=here).url
     except SourceError:
         return
     assert origin(taken) == origin(configured)
+    if not own:
+        assert urlsplit(taken).path.rstrip("/") == urlsplit(configured).path.rstrip("/")

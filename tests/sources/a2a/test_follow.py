@@ -216,6 +216,14 @@ async def test_an_agent_that_does_not_go_on_after_the_cursor_is_looked_at_as_any
     assert (said.text, said.end) == ("Hello", "success")
 
 
+@pytest.mark.parametrize("ids", ["run:" + "9" * 5000, "run:٣"], ids=["out of range", "other digits"])
+async def test_an_id_that_only_looks_like_a_cursor_is_none(ids: str) -> None:
+    script = Script(SendStreamingMessage=streams(*HEL, cut=True, ids=ids), GetTask=says_what(WHOLE))
+    said = await done(script)
+    assert (said.text, said.end) == ("Hello", "success")
+    assert "SubscribeToTask" not in script.methods[:2]
+
+
 PARTING = b'{"jsonrpc":"2.0","id":"1","error":{"code":-32603,"message":"This reader is too slow."}}'
 
 

@@ -18,6 +18,7 @@ from anabranch import events as ev
 from anabranch.demo._process import started
 from anabranch.errors import ConfigError, MissingExtra, SourceError
 from anabranch.sources.a2a import A2ASource
+from anabranch.sources.a2a._card import WELL_KNOWN
 from tests.agents.remote import HUGE, TOKENS
 
 from ._cases import DONE, TASK, artifact, error, result, says, task
@@ -795,6 +796,29 @@ async def test_credentials_never_reach_another_address_that_a_card_names(monkeyp
             assert "authorization" not in other.requests[0].headers
 
 
+@pytest.mark.parametrize("here", [None, b"{}", error(-32001, "no such task")])
+async def test_an_address_that_a_user_gave_is_asked_if_an_agent_answers_there_and_else_that_of_the_card(
+    here: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **named: resolve("127.0.0.1", *more, **named))
+
+    async def answer(request: Request) -> None:
+        if request.call["method"] == "GetTask":
+            await request.answer(here or b"", 404 if here is None else 200)
+        else:
+            await streams(TASK, DONE)(request)
+
+    async with raw(streams(TASK, DONE), card()) as other:
+        elsewhere = card()
+        elsewhere["supportedInterfaces"][0]["url"] = other.url.replace("127.0.0.1", "elsewhere.example") + "/rpc"
+        async with raw(answer, elsewhere) as server, source_of(server.url, typed=True) as source:
+            assert (await run(source)).end == "success"
+    answers = here not in (None, b"{}")
+    assert [request.path for request in server.requests] == ["/rpc", "/rpc"][: 1 + answers]
+    assert len(other.requests) == (0 if answers else 1)
+
+
 async def test_a_card_is_fetched_once_and_again_after_a_failure() -> None:
     async def answer(request: Request) -> None:
         await request.answer(b"", 503 if len(server.requests) == 2 else 200, "text/event-stream")
@@ -895,6 +919,112 @@ async def test_an_agent_without_a_card_is_a_typed_error(http: int, end: str, mes
     assert f"The agent komodor {message}" in done.last.message  # type: ignore[union-attr]
 
 
+def at(path: str, *cards: str) -> Callable[[Request], Coroutine[Any, Any, None]]:
+    """An agent that takes messages at ``path`` and has its card in the places ``cards``; elsewhere there is nothing."""
+
+    async def answer(request: Request) -> None:
+        if request.method == "GET" and request.path in cards:
+            named = card()
+            named["supportedInterfaces"][0]["url"] = f"http://0.0.0.0{path}"
+            return await request.answer(named)
+        if request.method == "POST" and request.path == path:
+            return await streams(TASK, artifact("Hi"), DONE)(request)
+        await request.answer({"error": {"code": "not_found", "message": "there is no agent 'nope'; known: a, b"}}, 404)
+
+    return answer
+
+
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("place", ["/a2a/nope", "/a2a/nope/", "/a2a/nope/card.json"])
+async def test_another_agent_of_the_same_server_is_never_asked_instead(place: str, bound: bool) -> None:
+    headers = {"Authorization": "Bearer hunter2hunter2"} if bound else {}
+    forwarded = {"X-Tenant": "secret-tenant"}
+    async with (
+        raw(at("/", WELL_KNOWN[0]), None) as server,
+        source_of(
+            server.url + place, name="rbad", headers=headers, bound=bound, forward=lambda: forwarded if bound else {}
+        ) as source,
+    ):
+        done = await run(source)
+    assert {request.method for request in server.requests} == {"GET"}, "another agent was asked"
+    assert not any("x-tenant" in request.headers for request in server.requests)
+    assert done.last == ev.RunFailed(
+        code="agent_protocol",
+        message="The agent rbad was not found: there is no agent 'nope'; known: a, b; "
+        "configure the address of an agent, or of its card.",
+    )
+
+
+async def test_without_a_word_of_its_server_a_missing_agent_is_an_error_with_the_remedy() -> None:
+    async def answer(request: Request) -> None:
+        found = request.path == WELL_KNOWN[0]
+        await request.answer(card() if found else b"Not Found", 200 if found else 404)
+
+    async with raw(answer, None) as server, source_of(f"{server.url}/a2a/nope", name="rbad") as source:
+        done = await run(source)
+    assert {request.method for request in server.requests} == {"GET"}
+    assert "another agent's; configure the address of an agent" in done.last.message  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("place", ["", "/", "/rpc", "/rpc/", WELL_KNOWN[0]])
+@pytest.mark.parametrize("known", WELL_KNOWN)
+async def test_an_agent_whose_card_is_at_the_root_is_found_by_the_address_it_takes_messages_at(
+    place: str, known: str
+) -> None:
+    headers = {"Authorization": "Bearer hunter2hunter2"}
+    async with (
+        raw(at("/rpc", known, WELL_KNOWN[0]), None) as server,
+        source_of(server.url + place, headers=headers) as source,
+    ):
+        done = await run(source)
+    assert (done.end, done.text) == ("success", "Hi")
+    assert (
+        server.requests[-1].path == "/rpc" and server.requests[-1].headers["authorization"] == headers["Authorization"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("http", "end"), [(401, "agent_auth"), (403, "agent_auth"), (400, "agent_protocol"), (503, "agent_unreachable")]
+)
+@pytest.mark.parametrize("asked", ["card", "message"])
+async def test_a_refusal_has_the_servers_own_reason_and_no_credentials(http: int, end: str, asked: str) -> None:
+    reason = "the key hunter2hunter2 of secret-tenant is not known to this server"
+
+    async def answer(request: Request) -> None:
+        await request.answer({"error": {"code": "unauthorized", "message": reason}}, http)
+
+    async with (
+        raw(answer, card() if asked == "message" else None) as server,
+        source_of(
+            server.url, headers={"X-API-Key": "hunter2hunter2"}, forward=lambda: {"X-Tenant": "secret-tenant"}
+        ) as source,
+    ):
+        done = await run(source)
+    assert done.end == end
+    tenant = "***" if asked == "message" else "secret-tenant"  # which the server was not sent for the card
+    said = f"(HTTP {http}): the key *** of {tenant} is not known to this server."
+    assert done.last.message.endswith(said)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"error": {"message": 1}}', b'{"error": "no"}', b"[" * 100_000])
+async def test_a_refusal_without_a_reason_is_one_all_the_same(body: bytes) -> None:
+    async def answer(request: Request) -> None:
+        await request.answer(body, 401)
+
+    async with raw(answer, card()) as server, source_of(server.url) as source:
+        done = await run(source)
+    assert done.last == ev.RunFailed(code="agent_auth", message="The agent raw refused our credentials (HTTP 401).")
+
+
+async def test_a_reason_that_does_not_come_is_not_waited_for() -> None:
+    async def answer(request: Request) -> None:
+        await request.send(b"HTTP/1.1 401 X\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{")
+        await request.gone.wait()
+
+    async with asyncio.timeout(10), raw(answer, card()) as server, source_of(server.url) as source:
+        assert (await run(source)).end == "agent_auth"
+
+
 async def test_a_redirect_is_not_followed_because_it_would_carry_the_headers_away() -> None:
     async def answer(request: Request) -> None:
         await request.answer(b"", 307, location="/elsewhere")
@@ -928,5 +1058,5 @@ def test_an_address_that_cannot_be_one_is_refused_when_it_is_configured(url: str
 async def test_a_missing_client_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "aiohttp", None)
     source = A2ASource("http://127.0.0.1:1")
-    with pytest.raises(MissingExtra, match=r"pip install 'anabranch\[a2a\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '.\[a2a\]'"):
         await anext(source.open(asks("")))

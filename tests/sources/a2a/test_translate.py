@@ -170,6 +170,40 @@ def test_a_failure_says_in_the_agents_words_or_ours_what_happened_and_no_secret(
     assert [event.message for event in events if isinstance(event, ev.RunFailed)] == [message]
 
 
+def noting(retryable: Any, *, old: bool) -> bytes:
+    """The end of a task that failed, with what an agent of our own kind notes about it."""
+    said = {"messageId": "m", "role": "agent" if old else "ROLE_AGENT", "parts": [{"kind": "text", "text": "lost"}]}
+    said["metadata"] = {"anabranch": {"code": "replica_lost", "side": "server", "retryable": retryable}}
+    update = {
+        "taskId": "t",
+        "contextId": "c",
+        "status": {"state": "failed" if old else "TASK_STATE_FAILED", "message": said},
+    }
+    result = update | {"kind": "status-update", "final": True} if old else {"statusUpdate": update}
+    return json.dumps({"jsonrpc": "2.0", "id": "1", "result": result}).encode()
+
+
+def explained(retryable: Any) -> bytes:
+    """An error of JSON-RPC with what our server says beside it."""
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "UNAVAILABLE", "metadata": retryable}
+    return json.dumps({"id": "1", "error": {"code": -32603, "message": "lost", "data": ["x", info]}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("item", "retryable"),
+    [
+        *((noting(said, old=old), said is True) for old in (False, True) for said in (True, False, "true", None)),
+        (explained({"retryable": "true"}), True),
+        (explained({"code": "x"}), False),
+        (explained("true"), False),
+        (status("FAILED", says("lost")), False),
+    ],
+)
+def test_a_failure_can_be_tried_again_where_an_agent_of_our_own_kind_says_so(item: bytes, retryable: bool) -> None:
+    [failed] = [event for event in A2ATranslator("komodor").feed(item) if isinstance(event, ev.RunFailed)]
+    assert (failed.code, failed.retryable) == ("agent_failed", retryable), "the code is for who asks for authors"
+
+
 @pytest.mark.parametrize("code", [-32700, -32600, -32601, -32602, -32004, -32005, -32009])
 def test_an_error_that_blames_the_request_is_one_of_the_protocol(code: int) -> None:
     assert Run([error(code, "no")]).close().end == "agent_protocol"

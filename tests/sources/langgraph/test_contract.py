@@ -184,4 +184,4 @@ def test_without_the_extra_the_error_says_what_to_install(missing: str, code: st
         f"    {code}",
         "except MissingExtra as error: print(error)",
     ]
-    assert "pip install 'anabranch[langgraph]'" in python("\n".join(lines))
+    assert "pip install '.[langgraph]'" in python("\n".join(lines))

@@ -537,7 +537,7 @@ async def test_a_run_without_anything_to_answer_is_the_callers_mistake() -> None
 async def test_a_missing_client_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "aiohttp", None)
     source = OpenAISource("http://127.0.0.1:1", model="m")
-    with pytest.raises(MissingExtra, match=r"pip install 'anabranch\[openai\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '.\[openai\]'"):
         await anext(source.open(asks()))
 
 

@@ -16,9 +16,10 @@ from ...errors import SourceError
 from ...request import Message, RunRequest
 from ...sources.a2a import A2ASource
 from ...sources.a2a import _wire as wire
+from ...sources.a2a._card import Misplaced
 from ...sources.a2a.attributed import AttributedTranslator
 from .bridge import Bridge
-from .client import PATIENCE_S, PAUSE_S, needed_aiohttp
+from .client import PATIENCE_S, PAUSE_S, needed_aiohttp, wanted
 from .trail import Batch, ChatError, Frame, pauses
 
 SILENCE_S = 300.0
@@ -35,7 +36,8 @@ _LOST = re.compile(r"has no agent card|card that cannot be read|HTTP 4\d\d")
 class A2aPeer:
     """The agent at ``url``. ``context_id`` is the conversation to go on with; without it the agent begins one.
 
-    ``headers`` go with every request to the origin of ``url`` and nowhere else. Raises ``MissingExtra`` where aiohttp
+    ``headers`` go with every request to the origin of ``url`` and nowhere else; an agent that answers there is asked
+    there, whatever its card says. Raises ``MissingExtra`` where aiohttp
     is not installed.
     """
 
@@ -52,7 +54,9 @@ class A2aPeer:
             extensions=(wire.EXTENSION,),
             one_user=True,
             lost_s=PATIENCE_S,
+            typed=True,
         )
+        self._credentials: tuple[str, ...] = ()  # that the card asks for
         self._context_id, self._task_id = context_id, ""
         self._translator = AttributedTranslator()
         self._named = asyncio.Event()
@@ -67,8 +71,11 @@ class A2aPeer:
         await self._source.aclose()
 
     async def find(self) -> None:
-        """Read the agent's card. Raises ``SourceError``."""
-        await self._source.endpoint()
+        """Read the agent's card. Raises ``ChatError``."""
+        try:
+            self._credentials = (await self._source.endpoint()).credentials
+        except SourceError as error:
+            raise refused(error) from error
 
     def ids(self, body: Mapping[str, Any]) -> dict[str, str]:
         """The newest task and its context."""
@@ -79,6 +86,7 @@ class A2aPeer:
         self._named.clear()
         self._patient_until = None
         try:
+            await self.find()
             if answers := body.get("resume"):
                 frames = self._go_on(body, answers)
             else:
@@ -89,7 +97,7 @@ class A2aPeer:
                 async for batch in frames:
                     yield batch
         except SourceError as error:
-            raise refused(error) from error
+            raise refused(error, self._credentials) from error
 
     async def cancel(self, run_id: str) -> bool:
         """Have the agent cancel its task. An agent that does not stream names its task too late for that."""
@@ -198,12 +206,14 @@ def _is_over(item: bytes) -> bool:
     return look is not None and look.result is not None and wire.end(look.result.status) is not None
 
 
-def refused(error: SourceError) -> ChatError:
-    """``error``, with what to do about it at a command line."""
-    text = str(error).removesuffix(".")
+def refused(error: SourceError, credentials: Sequence[str] = ()) -> ChatError:
+    """``error``, with what to do about it at a command line. ``credentials``: see ``Endpoint``."""
+    text = error.flaw if isinstance(error, Misplaced) else str(error).removesuffix(".")
     if error.code == "agent_auth":
-        text += '; send credentials with --header "Authorization: ..."'
-    elif _LOST.search(text):
+        text += wanted(credentials)
+    elif isinstance(error, Misplaced) and error.named:
+        text += f"; give that address, {error.named}, or leave the credentials out"
+    elif isinstance(error, Misplaced) or _LOST.search(text):
         text += "; give the address of an A2A agent or of its card, and --agent NAME for one of a server's agents"
     return ChatError(text, code=error.code)
 

@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -210,10 +210,17 @@ def _remedy(response: aiohttp.ClientResponse) -> str:
     if response.status in (301, 302, 303, 307, 308):
         return f"; it moved: use {scrub(response.headers.get('location', 'another address'))}"
     if response.status in (401, 403):
-        return '; send credentials with --header "Authorization: ..."'
+        return wanted()
     if response.status in (404, 405):
         return "; give the server's address, or one that ends with /agui, and --agent NAME for one of its agents"
     return ""
+
+
+def wanted(credentials: Sequence[str] = ()) -> str:
+    """What to do about credentials that are not known. They are sent in any of these headers, if a server says so."""
+    if credentials:
+        return "; send credentials with " + " or ".join(f'--header "{header}"' for header in credentials)
+    return '; send credentials with --header "Name: value", as "Authorization: Bearer ..." or "X-API-Key: ..."'
 
 
 def _why(error: Exception) -> str:

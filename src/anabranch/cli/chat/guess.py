@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from ...errors import SourceError
 from .client import Client
 from .peer import Peer
 from .trail import Batch, ChatError, NotAgui
@@ -60,8 +59,7 @@ class Guess:
         agent = self._a2a()
         try:
             await agent.find()
-        except SourceError as error:
+        except ChatError as error:
             await agent.__aexit__()
-            flaw = str(error).removesuffix(".")
-            raise ChatError(f"{refusal}. Over A2A: {flaw}", code=refusal.code) from error
+            raise ChatError(f"{refusal}. Over A2A: {error}", code=refusal.code) from error
         self._peer = agent

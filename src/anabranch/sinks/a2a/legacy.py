@@ -29,6 +29,9 @@ METHODS = {
 }
 """The methods of 0.3 and what they are called in 1.0."""
 
+STREAMS = frozenset({"message/stream", "tasks/resubscribe"})
+"""Those of 0.3 that are answered by a stream."""
+
 _ROLES = {USER: "user", AGENT: "agent"}
 _CONTENTS = ("text", "file", "data")
 _NOT_AN_OBJECT = "data_part_compat"

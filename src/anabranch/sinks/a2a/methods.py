@@ -19,6 +19,7 @@ from ...errors import AnabranchError, ClientError, Conflict, NotFound
 from ...events import RunFailed, RunStarted
 from ...identity import Principal
 from ...log._base import Entry
+from ...request import RunRequest
 from .._base import Cursor, Encoder
 from .._follow import Follower
 from .._gate import Gate, TaskRun
@@ -88,16 +89,12 @@ class Methods:
 
     async def cancel(self, caller: Caller, call: Call) -> Payload:
         """The task after its end, or as it is when that takes too long."""
-        run = (await self._task(caller, call.params.id))[-1]
-        try:
-            ending = await self._gate.cancel(caller.principal, run.run_id)
-        except Conflict as flaw:
-            text = f"task {run.task_id!r} cannot be cancelled: {flaw}"
-            raise ClientError(text, code="run_over") from None
+        run: TaskRun | None = (await self._task(caller, call.params.id))[-1]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CANCEL_S):
-                await _over(ending)
-        fold = await _folded(await self._task(caller, run.task_id), call.profile)
+                while run is not None:
+                    run = await self._stopped(caller, run)
+        fold = await _folded(await self._task(caller, call.params.id), call.profile)
         return fold.task(_modern(call.profile))
 
     async def list(self, caller: Caller, call: Call) -> Payload:
@@ -113,7 +110,10 @@ class Methods:
             limit=asked.size + 1,
         )
         shown, profile = page[: asked.size], _modern(call.profile)
-        folds = [await _folded(await self._task(caller, run.task_id), profile) for run in shown]
+        folds = []
+        for run in shown:
+            with contextlib.suppress(NotFound):  # it is gone by now
+                folds.append(await _folded(await self._task(caller, run.task_id), profile))
         if asked.state in wire.INTERRUPTED:  # the table does not tell these two apart
             folds = [fold for fold in folds if fold.state == asked.state]
         tasks = [fold.task(profile, asked.history_length, asked.artifacts) for fold in folds]
@@ -153,29 +153,45 @@ class Methods:
             raise NotFound(f"there is no task {task_id[:80]!r}")
         return runs
 
+    async def _stopped(self, caller: Caller, run: TaskRun) -> TaskRun | None:
+        """Cancel a run of a task and wait for its end; the run that is to be cancelled after it.
+
+        There is one when the task came to a question, or its question was answered, just before.
+        """
+        try:
+            await _over(await self._gate.cancel(caller.principal, run.run_id))
+        except Conflict as flaw:
+            newest = (await self._task(caller, run.task_id))[-1]
+            if (newest.run_id, newest.status) == (run.run_id, run.status):
+                text = f"task {run.task_id!r} cannot be cancelled: {flaw}"
+                raise ClientError(text, code="run_over") from None
+            return newest
+        newest = (await self._task(caller, run.task_id))[-1]
+        return newest if newest.status in _LIVE or newest.status == "interrupted" else None
+
     async def _started(self, caller: Caller, call: Call, sent: messages.Sent) -> Sequence[TaskRun]:
         """The run that answers the message, last, and before it the runs that it continues."""
         task_id = sent.task_id
         if task_id is None and call.profile.caipe and sent.context_id:
             task_id = await self._waiting(caller, sent)
         if task_id is None:
-            return [await self._gate.start(caller.principal, caller.agent, sent.request())]
+            return [await self._start(caller, sent, sent.request())]
         runs = await self._task(caller, task_id)
         context_id = runs[-1].thread_id
         if sent.context_id not in (None, context_id) and not call.profile.caipe:
             text = f"message.contextId cannot be used: the task is in {context_id!r}; send that or none"
             raise ClientError(text, code="bad_input")
-        again = next((number for number, run in enumerate(runs) if run.run_id == sent.run_id), len(runs))
-        if again == len(runs) and runs[-1].status in _LIVE:
+        again = next((number for number, run in enumerate(runs) if run.run_id == sent.run_id), None)
+        if again is not None:
+            questions = await runs[again].answers()
+        elif runs[-1].status in _LIVE:
             raise _unsupported(f"task {task_id!r} is busy: wait until it asks something, or cancel it")
-        earlier = runs[:again]
-        questions = await earlier[-1].asked() if earlier else ()
-        if again == len(runs) and not questions:
+        elif not (questions := await runs[-1].asked()):
             raise _unsupported(f"task {task_id!r} is over: send the message without a taskId")
-        request = sent.request(context_id, questions)
+        earlier, request = runs[:again], sent.request(context_id, questions)
         if questions and call.profile.caipe:
             request = caipe.resumed(request, (await _caipe_folded(earlier)).asked)
-        return [*earlier, await self._gate.start(caller.principal, caller.agent, request)]
+        return [*earlier, await self._start(caller, sent, request)]
 
     async def _waiting(self, caller: Caller, sent: messages.Sent) -> str | None:
         """The task in the message's context that waits for an answer, or has got this one."""
@@ -184,6 +200,22 @@ class Methods:
         if any(run.run_id == sent.run_id for run in runs) or (runs and await runs[-1].asked()):
             return page[0].task_id
         return None
+
+    async def _start(self, caller: Caller, sent: messages.Sent, request: RunRequest) -> TaskRun:
+        try:
+            return await self._gate.start(caller.principal, caller.agent, request)
+        except Conflict as flaw:
+            if flaw.code == "run_id_taken":
+                text = (
+                    f"message.messageId cannot be used: {sent.message.id[:80]!r} was sent before with another content"
+                )
+                raise ClientError(f"{text}, or to another agent; send a new one", code=flaw.code) from None
+            if flaw.code == "thread_busy":
+                text = (
+                    f"context {request.thread_id!r} is busy with another message: wait for its end, or use another one"
+                )
+                raise Conflict(text, code=flaw.code) from None
+            raise
 
 
 def _modern(profile: Profile) -> Profile:
@@ -215,15 +247,18 @@ async def _onward(call: Call, run: TaskRun, frames: AsyncIterator[bytes]) -> Asy
     async for piece in frames:
         yield piece
     try:
-        while call.profile.version == "1.0" and await run.asked():
-            run = await run.continued()
-            async with run.watch() as batches:
-                await anext(batches)
-            # The client has the task that the first frame tells.
-            follower = await _followed(call, (), run, Cursor(1, 0).text(run.run_id))
-            async with follower.frames() as more:
-                async for piece in more:
-                    yield piece
+        while call.profile.version == "1.0" and await run.goes_on():
+            after = await run.continued()
+            if after is None:
+                return
+            run = after
+            async with run.watch() as batches:  # until the end: who only looks and leaves is a watcher who left
+                await anext(batches, None)
+                # The client has the task that the first frame tells.
+                follower = await _followed(call, (), run, Cursor(1, 0).text(run.run_id))
+                async with follower.frames() as more:
+                    async for piece in more:
+                        yield piece
     except AnabranchError as error:
         for frame in A2aEncoder(call.profile, call.envelope).close(error):
             yield frame
@@ -259,7 +294,7 @@ async def _snapshot(call: Call, earlier: Sequence[TaskRun], run: TaskRun) -> Fol
 
 
 async def _folded(runs: Sequence[TaskRun], profile: Profile) -> TaskFold:
-    """The task as it is now, as such clients are told of it."""
+    """The task as it is now, as such clients are told of it. Raises ``NotFound`` when a run of it goes meanwhile."""
     return await _fed(_folding(profile)(runs[-1].task_id, runs[-1].thread_id), runs)
 
 
@@ -276,7 +311,10 @@ async def _fed(fold: _Fold, runs: Sequence[TaskRun]) -> _Fold:
                 fold.feed(entry)
             after = batch[-1].seq
             await asyncio.sleep(0)
-        if run.status == "failed" and not bounds.ended:  # its log could not take the end
+        if bounds.ended and after >= bounds.last:
+            continue
+        await run.require()
+        if run.status == "failed":  # its log could not take the end
             lost = RunFailed(code="log_failed", message="The log of this run cannot be written.")
             fold.feed(Entry(after + 1, 1, run.changed_ms, lost))
     return fold
@@ -297,7 +335,7 @@ async def _over(run: TaskRun) -> None:
 
 async def _is_over(run: TaskRun) -> bool:
     """Whether the task whose newest run this is can come to nothing else."""
-    return run.status not in _LIVE and not (run.status == "interrupted" and await run.asked())
+    return run.status not in _LIVE and not (run.status == "interrupted" and await run.goes_on())
 
 
 def _unsupported(text: str) -> ClientError:

@@ -82,7 +82,7 @@ def rpc_call(said: Any, headers: Mapping[str, str], query: Mapping[str, str], de
     if version == "0.3":
         method, params = _modern(method), legacy.params(params)
     profile = profiled(version, headers, query, default)
-    return Call(method, _read(method, params), profile, Envelope.rpc(request_id(said)))
+    return Call(method, _read(method, params, version), profile, Envelope.rpc(request_id(said)))
 
 
 def rest_call(
@@ -104,7 +104,7 @@ def rest_call(
         if text and said.get("historyLength") == "0":
             del said["historyLength"]  # in 0.3, none and all are the same
     profile = profiled(version, headers, query or {}, default)
-    return Call(method, _read(method, said, strict=not text), profile, Envelope.rest())
+    return Call(method, _read(method, said, version, strict=not text), profile, Envelope.rest())
 
 
 def expect(version: Version, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
@@ -152,7 +152,7 @@ def _modern(method: str) -> str:
     return legacy.METHODS.get(method, method)
 
 
-def _read(method: str, params: Any, strict: bool = True) -> Any:
+def _read(method: str, params: Any, version: Version, strict: bool = True) -> Any:
     """The parameters of a method, checked as far as all methods check them."""
     if method in _PUSH:
         refuse("push notifications are not served: stream, or subscribe to the task", "push_unsupported")
@@ -160,7 +160,8 @@ def _read(method: str, params: Any, strict: bool = True) -> Any:
         refuse("there is no extended card: everything is in the public one", "no_extended_card")
     if method not in METHODS:
         renamed = legacy.METHODS.get(method)
-        remedy = f"in A2A 1.0 it is called {renamed}" if renamed else f"known: {', '.join(METHODS)}"
+        known = METHODS if version == "1.0" else [old for old, name in legacy.METHODS.items() if name in METHODS]
+        remedy = f"in A2A 1.0 it is called {renamed}" if renamed else f"known: {', '.join(known)}"
         refuse(f"there is no method {method[:80]!r}: {remedy}", "unknown_method")
     given = converted(params, METHODS[method], strict)
     if isinstance(given, wire.GetTask | wire.TaskId):

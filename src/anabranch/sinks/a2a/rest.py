@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -15,7 +17,7 @@ from .methods import Caller, Methods, Payload
 from .parse import Call
 from .payload import to_json
 from .profile import Name, Version
-from .rpc import Endpoint, Stream, activated, last_event_id, unless_left
+from .rpc import Endpoint, Stream, activated, headers_of, last_event_id, unless_left
 
 _SEND = ("SendMessage", "SendStreamingMessage")
 _PUSH = "/tasks/{id}/pushNotificationConfigs"
@@ -49,18 +51,19 @@ def routes(
             principal = await gate.identify(request)
             agent = gate.present(request.path_params.get("name")).name
             try:
-                parse.expect(version, request.headers, request.query_params)
+                headers = headers_of(request)
+                parse.expect(version, headers, request.query_params)
                 said = await _said(request, method, body_limit)
-                asked = (request.headers, request.query_params, profile)
+                asked = (headers, request.query_params, profile)
                 call = parse.rest_call(method, said, version, *asked, text=method not in _SEND)
                 caller = Caller(principal, agent, last_event_id(request))
                 if streaming := methods.streaming.get(method):
-                    return Stream(await streaming(caller, call), call.profile, keep_alive_s=keep_alive_s)
+                    frames = await streaming(caller, call)
+                    return Stream(frames, call.profile, partial(_refused, version), keep_alive_s=keep_alive_s)
                 told = await unless_left(request, methods.single[method](caller, call))
                 return _json(_told(call, told), version, headers=activated(call.profile))
             except AnabranchError as error:
-                body, status = refusals.rest(error)
-                return _json(body, version, status)
+                return _refused(version, error)
 
         return answer
 
@@ -85,6 +88,11 @@ def _told(call: Call, told: Payload) -> Payload:
     if call.method == "SendMessage":
         return legacy.rest_event({"task": told}) if old else {"task": told}
     return legacy.rest_task(told) if old else told
+
+
+def _refused(version: Version, error: AnabranchError) -> Response:
+    body, status = refusals.rest(error)
+    return _json(body, version, status)
 
 
 def _json(said: Payload, version: Version, status: int = 200, headers: dict[str, str] | None = None) -> Response:

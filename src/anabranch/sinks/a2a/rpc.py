@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -35,19 +37,21 @@ def endpoint(gate: Gate, methods: Methods, *, keep_alive_s: float, body_limit: i
     async def answer(request: Request) -> Response | FrameStream:
         principal = await gate.identify(request)
         agent = gate.present(request.path_params.get("name")).name
-        envelope = Envelope.rpc(None)
+        envelope, refused = Envelope.rpc(None), _refused
         try:
             said = parse.decode(await json_body(request, body_limit))
             envelope = Envelope.rpc(parse.request_id(said))
-            call = parse.rpc_call(said, request.headers, request.query_params, profile)
+            if isinstance(said, dict) and said.get("method") in legacy.STREAMS:
+                refused = _refused_in_a_stream
+            call = parse.rpc_call(said, headers_of(request), request.query_params, profile)
             caller = Caller(principal, agent, last_event_id(request))
             if streaming := methods.streaming.get(call.method):
-                return Stream(await streaming(caller, call), call.profile, keep_alive_s=keep_alive_s)
+                frames = await streaming(caller, call)
+                return Stream(frames, call.profile, partial(refused, envelope), keep_alive_s=keep_alive_s)
             told = await unless_left(request, methods.single[call.method](caller, call))
             return _json(envelope.around(to_json(_told(call, told))), headers=activated(call.profile))
         except AnabranchError as error:
-            body, status = refusals.rpc(error)
-            return _json(envelope.around(to_json(body), "error"), status)
+            return refused(envelope, error)
 
     return answer
 
@@ -56,6 +60,20 @@ def _told(call: Call, told: Payload) -> Payload:
     if call.profile.version == "0.3":
         return legacy.task(told)
     return {"task": told} if call.method == "SendMessage" else told
+
+
+def _refused(envelope: Envelope, error: AnabranchError) -> Response:
+    body, status = refusals.rpc(error)
+    return _json(envelope.around(to_json(body), "error"), status)
+
+
+def _refused_in_a_stream(envelope: Envelope, error: AnabranchError) -> Response:
+    """For clients of 0.3, which read an answer to a streaming method as a stream or not at all."""
+    body, status = refusals.rpc(error)
+    if status != 200:
+        return _refused(envelope, error)
+    frame = b"data: %b\n\n" % envelope.around(to_json(body), "error")
+    return Response(frame, media_type="text/event-stream")
 
 
 def _json(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -70,6 +88,11 @@ def last_event_id(request: Request) -> str:
     return request.headers.get("last-event-id", "").encode("latin-1").decode(errors="replace")
 
 
+def headers_of(request: Request) -> dict[str, str]:
+    """The headers, with all lines of a name as one (RFC 9110, section 5.3): a list may come in several."""
+    return {name: ",".join(dict.fromkeys(request.headers.getlist(name))) for name in request.headers}
+
+
 def activated(profile: Profile) -> dict[str, str]:
     """The header that says which extensions are in use."""
     name = "a2a-extensions" if profile.version == "1.0" else "x-a2a-extensions"
@@ -77,10 +100,13 @@ def activated(profile: Profile) -> dict[str, str]:
 
 
 class Stream(FrameStream):
-    """A response that streams ``frames``."""
+    """A response that streams ``frames``; what these raise when they are entered is answered as ``refused`` says."""
 
-    def __init__(self, frames: Frames, profile: Profile, *, keep_alive_s: float) -> None:
+    def __init__(
+        self, frames: Frames, profile: Profile, refused: Callable[[AnabranchError], Response], *, keep_alive_s: float
+    ) -> None:
         super().__init__(frames, keep_alive_s=keep_alive_s)
+        self._refused = refused
         self._more = [(name.encode(), value.encode()) for name, value in activated(profile).items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,7 +117,14 @@ class Stream(FrameStream):
                 message = {**message, "headers": [*message["headers"], *self._more]}
             await send(message)
 
-        await super().__call__(scope, receive, heading if self._more else send)
+        async with AsyncExitStack() as stack:
+            try:
+                frames = await stack.enter_async_context(self._frames)
+            except AnabranchError as error:
+                await self._refused(error)(scope, receive, send)
+                return
+            self._frames = nullcontext(frames)
+            await super().__call__(scope, receive, heading if self._more else send)
 
 
 async def unless_left(request: Request, answering: Coroutine[Any, Any, _T]) -> _T:

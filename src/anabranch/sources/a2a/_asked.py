@@ -13,7 +13,7 @@ from . import _legacy as legacy
 from . import _wire as wire
 from ._card import Endpoint
 
-_CURSOR = re.compile(r"(.+):(\d+)\.(\d+)", re.DOTALL)
+_CURSOR = re.compile(r"(.+):(\d{1,18})\.(\d{1,9})", re.DOTALL | re.ASCII)
 
 
 def place(cursor: str) -> tuple[str, int, int] | None:

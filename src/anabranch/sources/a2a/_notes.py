@@ -52,7 +52,7 @@ def routed(said: dict[str, Any]) -> list[ev.Event]:
     try:
         told = {"route": said["route"], "agents": said["agents"], "reason": said["reason"]}
         return [msgspec.convert({"type": "routed", **told, "fallback_from": said.get("fallbackFrom")}, ev.Routed)]
-    except (KeyError, msgspec.ValidationError):
+    except (KeyError, msgspec.ValidationError, UnicodeEncodeError):
         return []
 
 

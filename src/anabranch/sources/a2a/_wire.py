@@ -150,10 +150,17 @@ class Result(Wire, frozen=True, gc=False):
 
 
 class Error(Wire, frozen=True, gc=False):
-    """A JSON-RPC error."""
+    """A JSON-RPC error. ``data`` may hold ``google.rpc.ErrorInfo``, which says more of it."""
 
     code: int | None = None
     message: str | None = None
+    data: Any = None
+
+    @property
+    def retryable(self) -> bool:
+        """Whether an agent of our own kind says that the same request may succeed later."""
+        infos = self.data if isinstance(self.data, list) else []
+        return any(noted(info, "metadata").get("retryable") == "true" for info in infos)
 
 
 class Look(Wire, frozen=True, gc=False):

@@ -263,7 +263,7 @@ class AttributedTranslator:
         """The item of a task without what has an author."""
         said = json.loads(item.decode(errors="replace"))  # which reads whatever was read of it before
         task = said["look"]["result"] if "look" in said else said["result"]["task"]
-        task["artifacts"] = [each for each in task["artifacts"] if each.get("artifactId") not in self._made]
+        task["artifacts"] = [each for each in task["artifacts"] if (each.get("artifactId") or "") not in self._made]
         return json.dumps(said).encode()
 
     def _status(self, update: wire.StatusUpdate, response: wire.Response) -> Iterator[ev.Event]:

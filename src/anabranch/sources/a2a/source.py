@@ -22,7 +22,7 @@ from . import _wire as wire
 from . import tape
 from ._about import About, read_about
 from ._asked import Asked, parted
-from ._card import WELL_KNOWN, Endpoint, card_urls, origin, read_card
+from ._card import Endpoint, card_urls, missing, origin, read_card
 from ._credential import Credential, Given
 from ._errand import Errand, errand
 from ._follow import follow
@@ -34,6 +34,7 @@ _NAME_S = 2.0
 _CARD_S = 10.0  # for the whole card
 _CARD_LIMIT = 2**20
 _ETAG_LIMIT = 256
+_ANSWERS_S = 5.0
 _OVER = -32002  # TaskNotCancelable
 
 _log = logging.getLogger(__name__)
@@ -73,7 +74,9 @@ class A2ASource:
     connection of its own, so that none is lost to one that the agent has just given up.
 
     *Credentials stay.* ``headers``, and a user name in ``url``, go to the scheme, host and port of ``url`` only: with
-    them, a card that names another address is refused. Without them it is followed, but not from https to http.
+    them, a card that names another address is refused. Without them it is followed, but not from https to http. Of the
+    agents there, only the one at ``url`` is asked: the card at the root of the server has to name that address.
+    ``typed``: a user gave ``url`` just now, so its origin wins over one that a card names, if an agent answers there.
 
     *Cancel is real, and nobody waits for it.* Closing the stream, or cancelling the task that reads it, returns at
     once, and in the background ``CancelTask`` is sent unless the remote task is over; it gets 2 s. A request that is
@@ -106,6 +109,7 @@ class A2ASource:
         lost_s: float = 0.0,
         credential: Credential | None = None,
         override: bool = False,
+        typed: bool = False,
     ) -> None:
         try:
             origin(url)
@@ -115,7 +119,7 @@ class A2ASource:
         self._url, self._name = url, name
         self._forward, self._bound = forward, bound or bool(headers) or credential is not None
         self._credential, self._override = credential, override
-        self._extensions, self._lost_s = ", ".join(extensions), lost_s
+        self._extensions, self._lost_s, self._typed = ", ".join(extensions), lost_s, typed
         self._http = Client(
             _called(name),
             headers or {},
@@ -190,7 +194,7 @@ class A2ASource:
                     raise
                 broken = error
         else:
-            item = await self._single(answer)
+            item = await self._single(answer, asked.headers)
             asked.watch.see(item)
             yield item
         async with aclosing(self._rest(asked, broken)) as items:
@@ -299,24 +303,55 @@ class A2ASource:
     async def _read_card(self, patient: bool) -> _Seen:
         flaw: SourceError | None = None
         seen = self._seen
-        for url in dict.fromkeys([*([seen.url] if seen else ()), *card_urls(self._url)]):
+        reasons: list[str] = []  # that the server gave for having no card of this agent
+        places = dict(card_urls(self._url))
+        for url in dict.fromkeys([*([seen.url] if seen else ()), *places]):
+            own = places[url]
             known = {"If-None-Match": seen.etag} if seen and seen.etag and seen.url == url else {}
             answer = await self._card(url, known, patient)
             try:
                 if answer.status == 304 and known and seen:
                     return seen
                 if answer.status == 200:
-                    return self._read(url, answer.etag, await answer.body(_CARD_LIMIT))
+                    return await self._read(url, answer.etag, await answer.body(_CARD_LIMIT), own)
+                reason = await answer.reason()
                 if answer.status not in (404, 405, 410):
-                    raise answer.refusal()
+                    raise answer.refusal(reason)
+                reasons += [reason] if reason else []
             except SourceError as error:
                 if error.code != "agent_protocol":
                     raise
-                flaw = flaw or error  # a page for whatever is asked for: the card may be elsewhere
+                if own or not reasons:
+                    flaw = flaw or error  # a page for whatever is asked for: the card may be elsewhere
             finally:
                 answer.close()
-        places = " nor ".join(WELL_KNOWN)
-        raise flaw or SourceError(f"{self._http.who} has no agent card: neither {places}.", code="agent_protocol")
+        raise flaw or missing(self._http.who, self._url, *reasons[:1])
+
+    async def _endpoint_on(self, card: bytes, own: bool) -> Endpoint:
+        """The endpoint on a card. See ``typed``."""
+        read = partial(read_card, card, self._url, self._http.who, own=own)
+        if self._typed:
+            here, there = read(bound=False, here=True), None
+            with contextlib.suppress(SourceError):
+                there = read(bound=False)
+            if here == there or await self._answers(here):
+                return here
+        return read(bound=self._bound, here=self._override)
+
+    async def _answers(self, endpoint: Endpoint) -> bool:
+        """Whether there is an agent at ``endpoint``: it is asked for a task that does not exist."""
+        method, params = wire.METHODS[endpoint.version].get, {"id": uuid4().hex}
+        try:
+            async with asyncio.timeout(_ANSWERS_S):
+                answer = await self._post(Asked(endpoint, {}), method, params)
+                try:
+                    if answer.status not in (401, 403):  # which an agent explains when it is asked something
+                        await self._single(answer)
+                finally:
+                    answer.close()
+        except (SourceError, TimeoutError):
+            return False
+        return True
 
     async def _card(self, url: str, known: Mapping[str, str], patient: bool) -> Answer:
         """Most cards are for everybody, and some for those only who have the credential."""
@@ -326,11 +361,11 @@ class A2ASource:
             return await self._shown(url, lambda url, shown: self._http.get(url, {**known, **shown}, patient=patient))
         return answer
 
-    def _read(self, url: str, etag: str, body: bytes) -> _Seen:
+    async def _read(self, url: str, etag: str, body: bytes, own: bool) -> _Seen:
         etag = etag if etag.isascii() and etag.isprintable() and len(etag) <= _ETAG_LIMIT else ""
         if self._seen is not None and (self._seen.url, self._seen.body) == (url, body):
             return self._seen._replace(etag=etag)
-        endpoint = read_card(body, self._url, self._http.who, bound=self._bound, override=self._override)
+        endpoint = await self._endpoint_on(body, own)
         return _Seen(url, etag, body, endpoint, read_about(body))
 
     async def _shown(self, url: str, send: Callable[[str, Mapping[str, str]], Awaitable[Answer]]) -> Answer:
@@ -383,16 +418,19 @@ class A2ASource:
             lambda url, shown: self._http.post(url, body, {**headers, **shown}, stream=stream, sent=sent),
         )
 
-    async def _single(self, answer: Answer) -> bytes:
-        """The one item of an answer that is no stream."""
-        if answer.kind.endswith("json") and answer.status not in (401, 403):
+    async def _single(self, answer: Answer, private: Mapping[str, str] | None = None) -> bytes:
+        """The one item of an answer that is no stream. ``private``: the headers that this request alone had."""
+        if not answer.kind.endswith("json") or answer.status in (401, 403):
+            reason = await answer.reason(private)
+        else:
             body = await answer.body()
             with contextlib.suppress(SourceError):
                 response = wire.decode(body)  # of any version: only whether it is one
                 if response.result is not None or response.error is not None:
                     return body
+            reason = answer.reason_in(body, private)
         self._endpoint = None
-        raise answer.refusal()
+        raise answer.refusal(reason)
 
     # --- leaving -----------------------------------------------------------------------------------------------
 
@@ -448,7 +486,7 @@ class A2ASource:
     async def _stop(self, asked: Asked, task_id: str) -> bytes | None:
         answer = await self._post(asked, wire.METHODS[asked.endpoint.version].cancel, {"id": task_id}, stream=True)
         try:
-            body = await self._single(answer)
+            body = await self._single(answer, asked.headers)
         finally:
             answer.close()
         error = wire.decode(body).error

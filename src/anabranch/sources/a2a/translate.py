@@ -25,6 +25,8 @@ How each thing is shown (which text is new is decided in ``_shown``):
 | a JSON-RPC error | ``RunFailed``: ``agent_protocol`` when it is about the request, else ``agent_failed`` |
 | only a message, then the end | ``RunFinished`` success (specification 3.1.2: a stream of exactly one message) |
 | the end, and no end was announced | ``RunFailed`` ``no_end`` |
+
+An agent of our own kind notes which failures are ``retryable``; so is the run's then.
 """
 
 from __future__ import annotations
@@ -231,7 +233,8 @@ class A2ATranslator:
             case "canceled":
                 return [*self._shown.aside(id, text, parts), *self._finished("cancelled")]
             case "failed":
-                return self._failed("agent_failed", text or f"{self._who} failed and did not say why.")
+                later = wire.noted(said.metadata).get("retryable") is True
+                return self._failed("agent_failed", text or f"{self._who} failed and did not say why.", later)
             case "rejected":
                 return self._failed("agent_rejected", text or f"{self._who} refused the task and did not say why.")
             case reason:
@@ -241,7 +244,8 @@ class A2ATranslator:
         if error is None:
             return self._failed("agent_protocol", f"{self._who} sent a response with neither a result nor an error.")
         code = "agent_protocol" if error.code in _BAD_REQUEST else "agent_failed"
-        return self._failed(code, f"{self._who} answered with error {error.code}: {error.message or 'no message'}")
+        text = f"{self._who} answered with error {error.code}: {error.message or 'no message'}"
+        return self._failed(code, text, error.retryable)
 
     # --- how it ends -------------------------------------------------------------------------------------------
 
@@ -264,9 +268,9 @@ class A2ATranslator:
         flaw = "what its task holds now does not continue what it had said"
         return self._failed("agent_disconnected", f"{self._who} was cut off, and {flaw}: the answer is not whole.")
 
-    def _failed(self, code: str, message: str) -> list[ev.Event]:
+    def _failed(self, code: str, message: str, retryable: bool = False) -> list[ev.Event]:
         self._ended = True
-        return [ev.RunFailed(code=code, message=scrub(message))]
+        return [ev.RunFailed(code=code, message=scrub(message), retryable=retryable)]
 
 
 _Said = tuple[tuple[str, str], list[ev.Part]]
