@@ -282,8 +282,8 @@ def test_the_open_questions_of_a_run_that_ends_with_them_are_kept_by_both_names(
         ask, ev.InterruptResolved(interrupt_id="one"), ev.InterruptResolved(interrupt_id="of an earlier run"), DONE
     )
     assert found.asked == (
-        Asked(interrupt_id="run-1:2", origin_id="two"),
-        Asked(interrupt_id="run-1:4", origin_id="three", agent="run-1:3", name="komodor"),
+        Asked(interrupt_id="run-1:2", origin_id="two", reason="confirmation"),
+        Asked(interrupt_id="run-1:4", origin_id="three", agent="run-1:3", name="komodor", reason="input"),
     )
     for error in (SourceError("The agent failed."), Cancelled("The run was cancelled.")):
         assert left(ask, error=error).asked == ()

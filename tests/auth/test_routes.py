@@ -93,6 +93,8 @@ GUARDED: dict[tuple[str, str], Row] = {
     ("POST", "/agui"): Row(200, 200, started),
     ("POST", "/agents/{name}/agui"): Row(200, 200, started),
     ("GET", "/runs/{run_id:path}/agui"): Row(200, 404),
+    ("GET", "/agents"): Row(200, 200),
+    ("HEAD", "/agents"): Row(200, 200),
     ("GET", "/runs"): Row(200, 200),
     ("HEAD", "/runs"): Row(200, 200),
     ("GET", "/runs/{run_id:path}"): Row(200, 404),

@@ -249,7 +249,7 @@ CASES = [
         "a direct route to a sub-agent, whose text is the answer",
         [
             ev.Routed(route="direct", agents=("komodor",), reason="the user named it"),
-            *lane("k", "komodor", KOMODOR),
+            *lane("k", "komodor", [ev.RemoteKnown(agent="k", remote=ev.Remote(context_id="c")), *KOMODOR]),
             DONE,
         ],
         {"k": "2 clusters: a, b"},

@@ -32,7 +32,7 @@ def kind_of(path: Path) -> str:
 
 
 def test_every_source_has_a_recording() -> None:
-    assert {kind_of(path) for path in FILES} == {"a2a", "langgraph", "openai", "python"}
+    assert {kind_of(path) for path in FILES} == {"a2a", "langgraph", "openai", "python", "supervisor"}
 
 
 @every_recording

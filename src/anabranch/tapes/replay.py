@@ -24,9 +24,16 @@ from ..sources.a2a import tape as a2a
 from ..sources.langgraph import tape as langgraph
 from ..sources.openai import tape as openai
 from ..sources.python import tape as python
+from ..supervisor import tape as supervisor
 from . import FORMAT
 
-KINDS: dict[str, Any] = {"a2a": a2a, "langgraph": langgraph, "openai": openai, "python": python}
+KINDS: dict[str, Any] = {
+    "a2a": a2a,
+    "langgraph": langgraph,
+    "openai": openai,
+    "python": python,
+    "supervisor": supervisor,
+}
 """The sources whose items can be read, by name: their ``tape`` modules."""
 LINE_LIMIT = 1 << 26
 """Bytes that one line may have."""

@@ -47,4 +47,5 @@ def test_a_route_that_is_no_text_is_no_route() -> None:
         "status": {"state": "TASK_STATE_WORKING"},
         "metadata": {wire.EXTENSION: {"routed": routed}},
     }
-    assert [*AttributedTranslator().feed(item({"result": {"statusUpdate": status}}))] == []
+    told = AttributedTranslator().feed(item({"result": {"statusUpdate": status}}))
+    assert [type(event) for event in told] == [ev.RemoteKnown]

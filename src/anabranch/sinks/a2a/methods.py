@@ -35,6 +35,8 @@ Payload = dict[str, Any]
 _Fold = TypeVar("_Fold", bound=TaskFold)
 Frames = AbstractAsyncContextManager[AsyncIterator[bytes]]
 
+_LOOKS = 5  # at a task whose runs are being forgotten
+
 CANCEL_S = 5.0
 """How long a CancelTask waits for the end of the run."""
 
@@ -78,13 +80,14 @@ class Methods:
         """The task that the message starts, or goes on with: when it is over or asks something, or at once."""
         sent = _sent(call)
         run = (await self._started(caller, call, sent))[-1]
-        runs = await self._task(caller, run.task_id)
-        fold = await (_folded(runs, call.profile) if sent.at_once else _settled(runs, call.profile))
+        if not sent.at_once:
+            await _over(run)
+        fold = await self._now(caller, run.task_id, call.profile)
         return fold.task(_modern(call.profile), sent.history_length)
 
     async def get(self, caller: Caller, call: Call) -> Payload:
         """The task as it is."""
-        fold = await _folded(await self._task(caller, call.params.id), call.profile)
+        fold = await self._now(caller, call.params.id, call.profile)
         return fold.task(_modern(call.profile), call.params.history_length)
 
     async def cancel(self, caller: Caller, call: Call) -> Payload:
@@ -94,7 +97,7 @@ class Methods:
             async with asyncio.timeout(CANCEL_S):
                 while run is not None:
                     run = await self._stopped(caller, run)
-        fold = await _folded(await self._task(caller, call.params.id), call.profile)
+        fold = await self._now(caller, call.params.id, call.profile)
         return fold.task(_modern(call.profile))
 
     async def list(self, caller: Caller, call: Call) -> Payload:
@@ -113,7 +116,7 @@ class Methods:
         folds = []
         for run in shown:
             with contextlib.suppress(NotFound):  # it is gone by now
-                folds.append(await _folded(await self._task(caller, run.task_id), profile))
+                folds.append(await self._now(caller, run.task_id, profile))
         if asked.state in wire.INTERRUPTED:  # the table does not tell these two apart
             folds = [fold for fold in folds if fold.state == asked.state]
         tasks = [fold.task(profile, asked.history_length, asked.artifacts) for fold in folds]
@@ -152,6 +155,14 @@ class Methods:
         if runs[-1].agent != caller.agent:
             raise NotFound(f"there is no task {task_id[:80]!r}")
         return runs
+
+    async def _now(self, caller: Caller, task_id: str, profile: Profile) -> TaskFold:
+        """The task as it is, of what is kept of it."""
+        for _ in range(_LOOKS):
+            runs = await self._task(caller, task_id)
+            with contextlib.suppress(NotFound):  # an older run of it went meanwhile
+                return await _folded(runs, profile)
+        return await _folded(await self._task(caller, task_id), profile)
 
     async def _stopped(self, caller: Caller, run: TaskRun) -> TaskRun | None:
         """Cancel a run of a task and wait for its end; the run that is to be cancelled after it.
@@ -318,12 +329,6 @@ async def _fed(fold: _Fold, runs: Sequence[TaskRun]) -> _Fold:
             lost = RunFailed(code="log_failed", message="The log of this run cannot be written.")
             fold.feed(Entry(after + 1, 1, run.changed_ms, lost))
     return fold
-
-
-async def _settled(runs: Sequence[TaskRun], profile: Profile) -> TaskFold:
-    """The task when its last run is over."""
-    await _over(runs[-1])
-    return await _folded(runs, profile)
 
 
 async def _over(run: TaskRun) -> None:
