@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -229,8 +230,9 @@ async def ask(
 
 def outcome(answer: httpx.Response) -> int:
     """The status of an answer, or the number of the error of a JSON-RPC answer."""
-    if answer.headers.get("content-type", "").endswith("json") and b'"jsonrpc"' in answer.content:
-        said = answer.json()
+    first = answer.content.partition(b"\n")[0].removeprefix(b"data: ")  # 0.3 has the error in a stream
+    if first.startswith(b'{"jsonrpc"'):
+        said = json.loads(first)
         return int(said["error"]["code"]) if "error" in said else answer.status_code
     return answer.status_code
 
