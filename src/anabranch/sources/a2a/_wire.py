@@ -29,6 +29,9 @@ NAMESPACE = "anabranch"
 EXTENSION = "https://anabranch.dev/extensions/attribution/v1"
 """The extension by which an agent of our own kind tells what has an author: sub-agents, tools, reasoning, routing."""
 
+CYCLE = "cycle"
+"""The code of a request that agents of our own kind would send round in a circle."""
+
 
 class Methods(NamedTuple):
     """The JSON-RPC methods of one version."""
@@ -150,10 +153,11 @@ class Result(Wire, frozen=True, gc=False):
 
 
 class Error(Wire, frozen=True, gc=False):
-    """A JSON-RPC error."""
+    """A JSON-RPC error. ``data`` are, in 1.0, objects with a ``@type``."""
 
     code: int | None = None
     message: str | None = None
+    data: Any = None
 
 
 class Look(Wire, frozen=True, gc=False):
@@ -221,6 +225,11 @@ def noted(metadata: Any, key: str = NAMESPACE) -> dict[str, Any]:
     """What an agent of our own kind notes under ``key``; nothing when it is none."""
     found = metadata.get(key) if isinstance(metadata, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def in_circle(error: Error) -> bool:
+    """Whether an agent of our own kind refuses because the request has been there, or came too long a way."""
+    return isinstance(error.data, list) and any(noted(each, "metadata").get("code") == CYCLE for each in error.data)
 
 
 def is_void(artifact: Artifact) -> bool:
