@@ -31,7 +31,19 @@ from .options import Options
 from .processes import LOAD_CPU, ROOT, SERVER_CPU, pin
 from .report import flaws, middle, table
 
-MEASURES = ("relay", "lanes", "python", "a2a", "langgraph", "micro", "start", "memory", "storage", "reconnect")
+MEASURES = (
+    "relay",
+    "nested",
+    "lanes",
+    "python",
+    "a2a",
+    "langgraph",
+    "micro",
+    "start",
+    "memory",
+    "storage",
+    "reconnect",
+)
 _LONGEST_S = 240  # of one measure; then something hangs
 _PACKAGES = ("a2a-sdk", "aiohttp", "deepagents", "httptools", "langgraph", "msgspec", "starlette", "uvicorn", "uvloop")
 

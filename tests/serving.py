@@ -28,10 +28,10 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(app: Any, **options: Any) -> AsyncIterator[str]:
-    """Serve ``app`` on a free port with the settings of ``anabranch serve``; the server has stopped on exit."""
+async def served(app: Any, port: int = 0, **options: Any) -> AsyncIterator[str]:
+    """Serve ``app``, on a free port if 0, with the settings of ``anabranch serve``; the server has stopped on exit."""
     server = _Server(uvicorn_config(app, **{"log_config": None, "timeout_graceful_shutdown": 1} | options))
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `anabranch serve` does
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:

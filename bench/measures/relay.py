@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -28,13 +28,13 @@ model: {{name: scripted, base_url: "{model}/v1"}}
 agents:
   alpha: {{a2a: "{alpha}", description: "Says numbered tokens."}}
   beta: {{a2a: "{beta}", description: "Says numbered tokens, too."}}
-supervisor: {{agents: [alpha, beta]}}
+supervisor: {{agents: [alpha, beta], routing: off, answer: synthesize}}
 """
 _RATE = 50.0
 _ROUNDS = 2
 
 
-class _Heard:
+class Heard:
     """What one way of reading gave: samples, and whether every text was what its agent sent."""
 
     def __init__(self) -> None:
@@ -42,6 +42,7 @@ class _Heard:
         self.exact = True
 
     def check(self, texts: list[str], sent: list[str], tokens: int, reads: list[list[tuple[str, int]]]) -> None:
+        """Take one round: each text, the digests of what was sent, and the pieces as they were read."""
         self.exact &= sorted(hashlib.sha256(text.encode()).hexdigest() for text in texts) == sorted(sent)
         for pieces in reads:
             ledger = Ledger(self.samples)
@@ -51,6 +52,7 @@ class _Heard:
             self.exact &= not (ledger.lost or ledger.repeated or ledger.foreign)
 
     def figures(self) -> dict[str, Any]:
+        """Lags, delays, and whether all was exact."""
         lags, delays = summary(self.samples.lags_ms()), summary(self.samples.delays_ms())
         return {"lag": lags, "delay": delays, "exact": self.exact, "tokens": len(self.samples)}
 
@@ -76,16 +78,16 @@ async def heard(options: Options, ways: Mapping[str, str | None]) -> dict[str, A
         http = await stack.enter_async_context(aiohttp.ClientSession(connector=connector, timeout=timeout))
 
         async def read(server: Child | None, command: Command) -> list[list[tuple[str, int]]]:
-            return await (_supervised(server, command) if server else _direct(http, agents, command))
+            return await (_supervised(server, command) if server else read_direct(http, agents, command))
 
         for server in servers.values():
             await read(server, Command(10, _RATE))  # warms up
-        figures = {way: _Heard() for way in ways}
+        figures = {way: Heard() for way in ways}
         for _ in range(options.pick(_ROUNDS, 1)):
             for way, server in servers.items():
                 pieces = await read(server, command)
                 texts = ["".join(text for text, _ in lane) for lane in pieces]
-                figures[way].check(texts, [await _sent(http, agent) for agent in agents], command.tokens, pieces)
+                figures[way].check(texts, [await sent(http, agent) for agent in agents], command.tokens, pieces)
     return {way: each.figures() for way, each in figures.items()}
 
 
@@ -98,7 +100,11 @@ async def _supervised(server: Child, command: Command) -> list[list[tuple[str, i
     return list(lanes.values())
 
 
-async def _direct(http: aiohttp.ClientSession, agents: list[Child], command: Command) -> list[list[tuple[str, int]]]:
+async def read_direct(
+    http: aiohttp.ClientSession, agents: Sequence[Child], command: Command
+) -> list[list[tuple[str, int]]]:
+    """The pieces of each agent, read without us, with when they were read."""
+
     async def pieces(agent: Child) -> list[tuple[str, int]]:
         return [piece async for piece in _read(http, agent.url, str(command))]
 
@@ -116,7 +122,8 @@ async def _read(http: aiohttp.ClientSession, url: str, prompt: str) -> AsyncIter
                     yield text, at_ns
 
 
-async def _sent(http: aiohttp.ClientSession, agent: Child) -> str:
+async def sent(http: aiohttp.ClientSession, agent: Child) -> str:
+    """The SHA-256 of what the agent said last."""
     async with http.get(f"{agent.url}/sent") as response:
         return str((await response.json())["sha256"])
 

@@ -173,6 +173,8 @@ class Agent(AgentExecutor):
         await self.tokens(updater)
         await self.says(updater, TEXT, TaskState.completed, final=True)
 
+    final_recap = recap  # as the agent without an SDK calls it
+
     async def data_part(self, updater):
         await updater.add_artifact([Part(root=DataPart(data=CLUSTERS))], "answer")
         await updater.complete()
@@ -227,6 +229,8 @@ class Agent(AgentExecutor):
             self.text += text
             await updater.add_artifact([text_part(text)], str(uuid.uuid4()), "streaming_result")
         await updater.complete()
+
+    new_ids = new_id_each
 
     async def terminal_twice(self, updater):
         await self.tokens(updater)

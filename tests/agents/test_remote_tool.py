@@ -538,7 +538,7 @@ except anabranch.errors.MissingExtra as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
-    assert missing in done.stdout and f"anabranch[{extra}]" in done.stdout
+    assert missing in done.stdout and f".[{extra}]" in done.stdout
 
 
 async def test_the_example_streams_asks_and_is_answered() -> None:

@@ -66,6 +66,23 @@ def test_what_is_known_not_to_be_the_answer_is_not_written() -> None:
     assert "".join(written) == reading.answer.text == "done"
 
 
+def test_the_text_of_agents_that_answer_is_the_answer_unless_one_fails() -> None:
+    items = [
+        ev.AgentStarted(agent="k", name="komodor", answers=True),
+        ev.AgentStarted(agent="k/i", name="inner", parent="k", answers=True),
+        ev.AgentStarted(agent="k/o", name="other", parent="k"),
+        *says("m", "clusters", agent="k/i"),
+        *says("m", "beside", agent="k/o"),
+        *(ev.AgentFinished(agent=agent) for agent in ("k/o", "k/i", "k")),
+        ev.AgentStarted(agent="a", name="argocd", answers=True),
+        *text("m", "half a wo", agent="a"),
+        ev.AgentFailed(agent="a", code="no_end", message="It stopped."),
+        DONE,
+    ]
+    reading, written = read(frames(items))
+    assert ("".join(written), reading.answer.text, reading.flaw) == ("clustershalf a wo", "clusters", None)
+
+
 def test_what_turns_out_to_be_narration_was_written_and_is_not_the_answer() -> None:
     items = [
         ev.MessageStarted(message_id="m1"),

@@ -127,6 +127,18 @@ def test_the_result_of_a_tool_that_called_an_agent_is_not_said_twice() -> None:
     assert written(shown(items)) == ["ask_komodor({})", "komodor: clusters"]
 
 
+def test_who_answers_and_why_is_a_line_of_its_own() -> None:
+    items = [
+        ev.Routed(route="direct", agents=("komodor",), reason="only \x1b komodor is named"),
+        ev.Routed(route="supervisor", agents=(), reason="komodor could not be asked", fallback_from="direct"),
+        DONE,
+    ]
+    assert written(shown(items)) == [
+        "To komodor (direct): only \\x1b komodor is named",
+        "To the supervisor: komodor could not be asked",
+    ]
+
+
 def test_a_failed_tool_and_a_failed_agent_say_so() -> None:
     items = [
         *calls("c", "look", "{}"),

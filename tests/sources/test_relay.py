@@ -273,3 +273,19 @@ async def test_that_an_agent_says_nothing_is_told_now_and_then(monkeypatch: pyte
     silences = [event for event in events if isinstance(event, Custom)]
     assert [event.agent for event in silences] == ["inner"] * len(silences)
     assert [event.name for event in silences] == ["anabranch.silent"] * len(silences)
+
+
+async def test_narration_is_no_part_of_what_comes_back_unless_the_agent_fails() -> None:
+    def narrating(*, fails: bool) -> Any:
+        async def agent(request: RunRequest) -> Items:
+            yield MessageStarted(message_id="n")
+            yield TextDelta(message_id="n", delta="Let me see. ")
+            yield MessageFinished(message_id="n", phase="narration")
+            yield TextDelta(message_id="m", delta="42")
+            if fails:
+                raise SourceError("gone", code="agent_failed")
+
+        return agent
+
+    assert (await relayed(narrating(fails=False)))[0] == Relayed("42")
+    assert (await relayed(narrating(fails=True)))[0].text == "Let me see. 42"

@@ -50,13 +50,16 @@ class Measured:
         self.texts: dict[str, str] = {}
         self.reads: dict[str, list[tuple[int, int]]] = {}
         self.ended: dict[str, Any] = {}
+        self.route: str | None = None
         self.first_ns = 0
 
     def take(self, at_ns: int, event: dict[str, Any]) -> None:
         """Note what was read when."""
         kind = event["type"]
         self.ended = event if kind in ("RUN_FINISHED", "RUN_ERROR") else self.ended
-        if kind == "SUBAGENT_STARTED":
+        if kind == "CUSTOM" and event["name"] == "anabranch.routed":
+            self.route = event["value"]["route"]
+        elif kind == "SUBAGENT_STARTED":
             name = self.names[event["subagentRunId"]] = event["name"]
             self.texts[name], self.reads[name] = "", []
         elif kind == "TEXT_MESSAGE_CONTENT" and (name := self.names.get(event.get("subagentRunId", ""), "")):
@@ -70,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--once", action="store_true", help="ask one question and exit")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
-    parser.add_argument("--question", default=_QUESTION)
+    parser.add_argument("--question", "--ask", default=_QUESTION, help="what to ask; default: %(default)s")
     parser.add_argument("--model-url", help="any OpenAI-compatible URL instead of the scripted model")
     parser.add_argument("--model-name", default="scripted")
     parser.add_argument("--api-key-env", help="the environment variable that holds that model's key")
@@ -164,6 +167,7 @@ async def _run(
             "p50": round(percentile(lags, 0.5), 2) if heard else None,
             "p99": round(percentile(lags, 0.99), 2) if heard else None,
         },
+        "route": seen.route,
         "agents": list(seen.texts),
     }
 

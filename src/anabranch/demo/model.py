@@ -4,7 +4,7 @@ It exists so that the demo and the tests have a supervisor that plans, delegates
 What it says is decided by :func:`script`, a pure function; the rest is the HTTP shell. It reads a conversation as
 strictly as the strictest provider does (:func:`refusal`), so a broken history shows here first.
 
-    python -m anabranch.demo.model --port 0 [--pace 0.02]
+    python -m anabranch.demo.model --port 0 [--pace 0.02] [--no-plan]
 """
 
 import asyncio
@@ -30,12 +30,13 @@ _ALONE = "This is the scripted model. It knows one sentence, and you have just r
 Json = dict[str, Any]
 
 
-def script(messages: list[Json], tools: list[Json]) -> list[Json]:
+def script(messages: list[Json], tools: list[Json], plans: bool = True) -> list[Json]:
     """The deltas of the next assistant message: text, tool calls, or text then tool calls.
 
-    With tools called ``ask_<agent>`` a question takes three turns: a plan (when ``write_todos`` is offered), parallel
-    questions to the agents named in it (all of them when none is), an answer. Only messages after the last user
-    message decide which turn it is. Call ids are a digest of the conversation, so they never repeat within it.
+    With tools called ``ask_<agent>`` a question takes three turns: a plan (when it ``plans`` and ``write_todos`` is
+    offered), parallel questions to the agents named in it (all of them when none is), an answer. Only
+    messages after the last user message decide which turn it is. Call ids are a digest of the conversation, so they
+    never repeat within it.
     """
     offered = [tool["function"]["name"] for tool in tools]
     agents = [name.removeprefix(_ASK) for name in offered if name.startswith(_ASK)]
@@ -45,7 +46,7 @@ def script(messages: list[Json], tools: list[Json]) -> list[Json]:
     call_id = f"call_{_digest(messages)}_"
     if not agents:
         return _words(_ALONE)
-    if _TODOS in offered and _TODOS not in results:
+    if plans and _TODOS in offered and _TODOS not in results:
         todos = [f"Ask {agent} → {question}" for agent in asked] + ["Answer in one piece ✍️"]
         plan = [{"content": todo, "status": "pending" if n else "in_progress"} for n, todo in enumerate(todos)]
         narration = f"I make a plan first, then I ask {' and '.join(asked)} – in parallel, if there are several. "
@@ -158,10 +159,10 @@ def _refused_call(call: Json, seen: set[str]) -> str | None:
     return None
 
 
-def chunks(body: Json) -> list[Json]:
+def chunks(body: Json, plans: bool = True) -> list[Json]:
     """The whole good stream for a request: role, deltas, finish reason, usage (when asked for)."""
     messages = body["messages"]
-    deltas = script(messages, body.get("tools") or [])
+    deltas = script(messages, body.get("tools") or [], plans)
     base = {
         "id": f"chatcmpl-{_digest(messages)}",
         "object": "chat.completion.chunk",
@@ -199,8 +200,8 @@ def _completion(body: Json) -> Json:
     return {**end, "object": "chat.completion", "choices": [choice], "usage": _usage(body["messages"], deltas[1:])}
 
 
-def build(pace_s: float) -> Starlette:
-    """The endpoint as an ASGI app; `pace_s` seconds pass between two deltas."""
+def build(pace_s: float, plans: bool = True) -> Starlette:
+    """The endpoint as an ASGI app; `pace_s` seconds pass between two deltas. It `plans` first, or asks at once."""
     count = 0
 
     async def about(_request: Request) -> Response:
@@ -226,7 +227,7 @@ def build(pace_s: float) -> Starlette:
         if not body.get("stream"):
             return JSONResponse(_completion(body))
         warm_up = last_question(body["messages"])[0].startswith(WARM_UP)
-        return StreamingResponse(_paced(chunks(body), 0 if warm_up else pace_s), media_type="text/event-stream")
+        return StreamingResponse(_paced(chunks(body, plans), 0 if warm_up else pace_s), media_type="text/event-stream")
 
     return Starlette(
         routes=[
@@ -256,8 +257,9 @@ def main() -> None:
     """Parse the command line and serve."""
     parser = command_line("A scripted OpenAI-compatible chat endpoint.")
     parser.add_argument("--pace", type=float, default=0.02, help="seconds between deltas (default 0.02, 0 for none)")
+    parser.add_argument("--no-plan", action="store_true", help="ask the agents without writing a plan first")
     options = parser.parse_args()
-    serve(lambda _url: build(options.pace), options)
+    serve(lambda _url: build(options.pace, not options.no_plan), options)
 
 
 if __name__ == "__main__":

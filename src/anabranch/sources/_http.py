@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConfigError, MissingExtra, SourceError, scrub
@@ -24,6 +25,7 @@ BODY_LIMIT = 16 * 1024 * 1024
 _BACKOFF_S = (0.1, 0.4)
 _LINGER_S = 0.25
 _REASON_S = 2.0
+_CRAWL = 4096  # bytes in ``idle_s`` that are progress although no line ends in them
 _WORD = 4  # characters; what is not longer may stand in any text
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*")
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
@@ -93,12 +95,13 @@ class Client:
         headers = {"Content-Type": "application/json", **headers}
         return await self._request("POST", url, body, headers, patience_s, sent)
 
-    def hide(self, text: str, more: Mapping[str, str] | None = None) -> str:
+    def hide(self, text: str, more: Mapping[str, str] | None = None, words: Iterable[str] = ()) -> str:
         """``text`` of the peer without the credentials that were sent to it, which it may repeat.
 
-        ``more`` are headers of the one request that hold some, too.
+        ``more`` are headers of the one request that hold some, too, and ``words`` are some.
         """
-        for value in (*self._credentials, *_words(more or {})):
+        long = [word for word in words if len(word) > _WORD]
+        for value in (*self._credentials, *_words(more or {}), *long):
             text = text.replace(value, "***")
         return text
 
@@ -131,15 +134,16 @@ class Client:
         pauses_s = iter(_BACKOFF_S if patient else ())
         while True:
             try:
-                response = await self._session.request(
-                    method,
-                    url,
-                    data=body,
-                    headers=headers,
-                    timeout=timeout,
-                    allow_redirects=False,
-                    trace_request_ctx=sent,
-                )
+                async with asyncio.timeout(self._connect_s + patience_s):  # the head may come a byte at a time
+                    response = await self._session.request(
+                        method,
+                        url,
+                        data=body,
+                        headers=headers,
+                        timeout=timeout,
+                        allow_redirects=False,
+                        trace_request_ctx=sent,
+                    )
                 return Answer(response, self)
             except Exception as error:
                 again = isinstance(error, http.ClientConnectorError) and not isinstance(error, http.ClientSSLError)
@@ -172,6 +176,7 @@ class Answer:
         self.etag = response.headers.get("ETag", "")
         self._response, self._client = response, client
         self._begun = False
+        self._waited_s, self._crawled = 0.0, 0  # since a line ended
         protocol = response.connection.protocol if response.connection is not None else None
         if protocol is not None and protocol.closed is not None:
             protocol.closed.add_done_callback(lambda closed: self._lost(closed, protocol.exception()))
@@ -187,10 +192,12 @@ class Answer:
     async def read(self) -> bytes:
         """The next bytes, as many as have come; none at the end.
 
-        Raises ``SourceError`` when the answer breaks off, after all that came before. (What came in one piece of TCP
-        with both the head and a flaw of the framing is lost: aiohttp then knows no answer.)
+        Raises ``SourceError`` when the answer breaks off, after all that came before, and when in ``idle_s`` neither
+        a line ends nor 4 KiB come. (What came in one piece of TCP with both the head and a flaw of the framing is
+        lost: aiohttp then knows no answer.)
         """
         content = self._response.content
+        asked = time.monotonic()
         try:
             chunk = await content.readany()
         except Exception as error:
@@ -203,7 +210,18 @@ class Answer:
             if connection is not None and connection.protocol is not None:
                 connection.protocol.read_timeout = self._client.idle_s
                 connection.protocol.start_timeout()
+        self._note(chunk, time.monotonic() - asked)
         return chunk
+
+    def _note(self, chunk: bytes, waited_s: float) -> None:
+        """A peer that sends a byte now and then, and never a whole line, is as good as silent."""
+        self._waited_s += waited_s
+        self._crawled += len(chunk)
+        if not chunk or b"\n" in chunk or b"\r" in chunk or self._crawled >= _CRAWL:
+            self._waited_s, self._crawled = 0.0, 0
+        elif self._waited_s > self._client.idle_s:
+            text = f"{self._client.who} sends too slowly."
+            raise SourceError(text, code=f"{self._client.kind}_timeout_idle", retryable=True)
 
     async def body(self, limit: int = BODY_LIMIT) -> bytes:
         """All of it. Raises ``SourceError`` when it is larger than ``limit``."""
@@ -288,10 +306,13 @@ def _failure(error: Exception, client: Client, begun: bool) -> SourceError:
     if isinstance(error, TimeoutError):
         text = f"{who} fell silent." if begun else f"{who} did not begin to answer in time."
         return SourceError(text, code=f"{kind}_timeout_{'idle' if begun else 'first_byte'}", retryable=True)
+    if isinstance(error, http.ClientConnectorCertificateError):
+        return SourceError(f"{who} shows a TLS certificate that is not trusted.", code=f"{kind}_unreachable")
+    if isinstance(error, http.ClientSSLError):
+        return SourceError(f"{who} does not speak TLS; is its address an http:// one?", code=f"{kind}_unreachable")
     if isinstance(error, http.ClientConnectorError):
         return SourceError(f"{who} cannot be reached.", code=f"{kind}_unreachable", retryable=True)
     if isinstance(error, http.ClientPayloadError | http.ClientConnectionError | ConnectionError):
         when = "in the middle of its answer" if begun else "before it answered"
         return SourceError(f"{who} closed the connection {when}.", code=f"{kind}_disconnected", retryable=True)
-    text = f"{who} does not speak HTTP as expected ({type(error).__name__})."
-    return SourceError(text, code=f"{kind}_protocol")
+    return SourceError(f"{who} does not speak HTTP as expected.", code=f"{kind}_protocol")

@@ -48,8 +48,9 @@ class Relayed(msgspec.Struct, frozen=True):
     """How a relayed agent ended: its root text, exact, and the failure if there was one, or what it asks.
 
     The text is that of its messages in the order they began, without those that were voided or only told of progress.
-    An agent that answered with data only has that as its text, as JSON. ``asked`` are its questions, which nobody was
-    told yet: they are for the user, by way of who called it. ``unsent``: it failed before anything was sent to it.
+    Of an agent that succeeded it is the answer, so its narration is not in it either. An agent that answered with data
+    only has that as its text, as JSON. ``asked`` are its questions, which nobody was told yet: they are for the user,
+    by way of who called it. ``unsent``: it failed before anything was sent to it.
     """
 
     text: str
@@ -78,7 +79,7 @@ async def relay(source: Source, request: RunRequest, lane: Lane) -> Relayed:
     lane.finish("suspended" if suspended else ended.outcome)
     if ended.outcome == "cancelled":
         return Relayed(taken.text, RunFailed(code="agent_cancelled", message="The agent cancelled its task."))
-    return Relayed(taken.text, asked=tuple(taken.asked) if suspended else ())
+    return Relayed(taken.answer, asked=tuple(taken.asked) if suspended else ())
 
 
 async def _read(source: Source, request: RunRequest, taken: _Taken, lane: Lane) -> BaseException | None:
@@ -135,6 +136,7 @@ class _Taken:
         self._lane = lane
         self._texts: dict[tuple[str, str], list[str]] = {}
         self._answering = {ROOT}  # the agents whose text is that of the agent
+        self._narration: set[tuple[str, str]] = set()
         self._data: list[Any] = []
         self.asked: list[Interrupted] = []
         self.ended: RunFinished | RunFailed | None = None
@@ -166,10 +168,21 @@ class _Taken:
             self._data.append(checked(event).part.data)
         elif isinstance(event, MessageReset) or (isinstance(event, MessageFinished) and event.phase == "progress"):
             self._texts.pop((event.agent, event.message_id), None)
+        elif isinstance(event, MessageFinished) and event.phase == "narration":
+            self._narration.add((event.agent, event.message_id))
 
     @property
     def text(self) -> str:
-        said = whole("".join(piece for pieces in self._texts.values() for piece in pieces))
+        """All that it said."""
+        return self._joined(self._texts)
+
+    @property
+    def answer(self) -> str:
+        """What it said that is no narration."""
+        return self._joined(key for key in self._texts if key not in self._narration)
+
+    def _joined(self, messages: Iterable[tuple[str, str]]) -> str:
+        said = whole("".join(piece for key in messages for piece in self._texts[key]))
         return said or "\n".join(msgspec.json.encode(data).decode() for data in self._data)
 
 

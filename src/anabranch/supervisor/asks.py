@@ -95,7 +95,10 @@ class Asks:
 
 
 def put(questions: tuple[Interrupted, ...], agent: str) -> Interrupted:
-    """What the user is asked, in the place of all that the agent called ``agent`` asks at once."""
+    """What the user is asked, in the place of all that the agent called ``agent`` asks at once.
+
+    Of a question that comes from further down ``metadata.path`` names the agents on the way to it.
+    """
     first = questions[0]
     said = [question.message or question.reason for question in questions]
     about = {key: value for question in questions for key, value in (question.metadata or {}).items()}
@@ -106,5 +109,11 @@ def put(questions: tuple[Interrupted, ...], agent: str) -> Interrupted:
         schema=first.schema if len(questions) == 1 else None,
         expires_at=first.expires_at,
         remote=first.remote,
-        metadata={**about, "agent": agent},
+        metadata={**about, **_path(agent, about), "agent": agent},
     )
+
+
+def _path(agent: str, about: dict[str, Any]) -> dict[str, Any]:
+    below = about.get("path", about.get("agent"))
+    names = below if isinstance(below, list) else [below]
+    return {"path": [agent, *names]} if below and all(isinstance(name, str) for name in names) else {}

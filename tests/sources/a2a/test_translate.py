@@ -158,7 +158,7 @@ def test_the_same_items_give_the_same_events(case: Case) -> None:
         ([error(-32602, "bad params")], "The agent komodor answered with error -32602: bad params"),
         ([], "The agent komodor's stream ended without an answer."),
         ([TASK, *tokens("a")], "The agent komodor's stream ended before its task did."),
-        ([b"{"], "The agent sent something that is not a JSON-RPC response."),
+        ([b"{"], "The agent komodor sent something that is not a JSON-RPC response."),
     ],
 )
 def test_a_failure_says_in_the_agents_words_or_ours_what_happened_and_no_secret(

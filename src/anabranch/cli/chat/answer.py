@@ -1,4 +1,6 @@
-"""The root agent's text, verbatim and in the order of its messages, and whether it is what the server promised. Pure.
+"""The answer's text, verbatim and in the order of its messages, and whether it is what the server promised. Pure.
+
+It is the root agent's text, and that of sub-agents which our own servers say answer for it.
 
 A message's phase says what it is: ``answer``, or ``narration`` and ``progress`` beside it. What is known to be beside
 the answer is left out. Most models do not say before the end whether a text is the answer or comes before a tool call;
@@ -21,12 +23,12 @@ _BESIDE = frozenset({"narration", "progress"})
 
 
 class _Message:
-    """One text: its pieces, how many of them were given out, and what is known of it."""
+    """One text: whose it is, its pieces, how many of them were given out, and what is known of it."""
 
-    __slots__ = ("open", "phase", "pieces", "void", "waits", "written")
+    __slots__ = ("lane", "open", "phase", "pieces", "void", "waits", "written")
 
-    def __init__(self, phase: str) -> None:
-        self.phase, self.pieces, self.written = phase, [""], 0
+    def __init__(self, lane: str, phase: str) -> None:
+        self.lane, self.phase, self.pieces, self.written = lane, phase, [""], 0
         self.open, self.void, self.waits = True, False, False
 
     @property
@@ -44,6 +46,7 @@ class Answer:
     """Feed it events; each gives the text that may be written now."""
 
     def __init__(self) -> None:
+        self._answering = {""}  # the lanes whose text is the answer
         self._messages: dict[str, _Message] = {}
         self._waiting: deque[_Message] = deque()
 
@@ -60,6 +63,8 @@ class Answer:
         elif kind == "TEXT_MESSAGE_END" and event["messageId"] in self._messages:
             message = self._messages[event["messageId"]]
             message.open, message.phase = False, _phase(event) or message.phase
+        elif kind in ("SUBAGENT_STARTED", "SUBAGENT_ERROR"):
+            self._agent(event)
         elif kind == "CUSTOM":
             for id in voided(event):
                 if id in self._messages:
@@ -95,15 +100,26 @@ class Answer:
             return None
         return f"the answer that was read has {len(text)} characters and is not the one of {promised['length']} sent"
 
+    def _agent(self, event: Event) -> None:
+        lane = event["subagentRunId"]
+        if event["type"] == "SUBAGENT_STARTED":
+            if ours(event).get("answers") and (event.get("parentSubagentRunId") or "") in self._answering:
+                self._answering.add(lane)
+            return
+        for message in self._messages.values():
+            if message.lane == lane:  # one that fails has not answered
+                message.open, message.phase = False, "progress"
+
     def _start(self, event: Event) -> None:
         id = event["messageId"]
-        if event.get("subagentRunId") or event.get("role", "assistant") != "assistant":
+        lane = event.get("subagentRunId") or ""
+        if lane not in self._answering or event.get("role", "assistant") != "assistant":
             return
         known = self._messages.get(id)
         if known is not None:  # other servers open a message again to go on with it
             known.open = True
         else:
-            known = self._messages[id] = _Message(_phase(event))
+            known = self._messages[id] = _Message(lane, _phase(event))
         if not known.waits:
             known.waits = True
             self._waiting.append(known)

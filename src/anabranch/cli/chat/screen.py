@@ -19,7 +19,7 @@ import msgspec
 from .answer import ours, voided
 
 Event = dict[str, Any]
-Kind = Literal["text", "reasoning", "tool", "note", "error", "plan"]
+Kind = Literal["text", "reasoning", "tool", "note", "route", "error", "plan"]
 
 PREVIEW = 200
 """Characters of a tool's result that are shown."""
@@ -190,6 +190,8 @@ class Screen:
             if key not in self._parts:
                 self._parts[key] = _Part(self._lane(event), "note", head=f"{self._tools.get(id, 'a tool')}: ")
             yield from self._parts[key].add(str(value.get("content") or ""))
+        elif event["name"] == "anabranch.routed" and isinstance(value, dict):
+            yield self._note(event, "route", _routed(value))
         gone = list(voided(event))
         for id in gone:
             self._parts.pop(("TOOL_CALL", id), None)
@@ -224,6 +226,13 @@ class Screen:
 def visible(text: str) -> str:
     """``text`` without control characters but tab and line feed: each is shown as an escape."""
     return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def _routed(value: dict[str, Any]) -> str:
+    """Who answers, and why."""
+    route, names = value.get("route"), ", ".join(map(str, value.get("agents") or ()))
+    who = f"{names} ({route})" if names else f"the {route}"
+    return f"To {who}: {value.get('reason')}"
 
 
 def _item(todo: dict[str, Any]) -> str:

@@ -18,7 +18,14 @@ from .screen import Kind, Line, Screen
 REFRESH_S = 0.06
 """How long a change may wait until it is drawn: one drawing shows all that came meanwhile."""
 
-_STYLES: dict[Kind, str] = {"reasoning": "dim", "tool": "yellow", "note": "dim", "error": "red", "plan": "bold"}
+_STYLES: dict[Kind, str] = {
+    "reasoning": "dim",
+    "tool": "yellow",
+    "note": "dim",
+    "route": "dim",
+    "error": "red",
+    "plan": "bold",
+}
 _COLOURS = ("cyan", "magenta", "green", "blue")
 _ROW = 10_000  # characters that are looked at for one row; arguments may have millions
 _NAME_CELLS = 8  # names are aligned to this, so that short ones have their bars in a line

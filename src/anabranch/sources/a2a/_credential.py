@@ -34,6 +34,13 @@ class Given(NamedTuple):
     query: str = ""
     fresh: bool = True
 
+    @property
+    def secrets(self) -> list[str]:
+        """What nobody else may read."""
+        pairs = (self.query, self.headers.get("Cookie", ""))
+        words = [value.split()[-1] for value in self.headers.values() if value.split()]
+        return words + [pair.partition("=")[2] for pair in pairs if pair]
+
     def url(self, url: str) -> str:
         """``url`` with it."""
         return f"{url}{'&' if '?' in url else '?'}{self.query}" if self.query else url

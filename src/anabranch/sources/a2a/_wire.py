@@ -29,6 +29,9 @@ NAMESPACE = "anabranch"
 EXTENSION = "https://anabranch.dev/extensions/attribution/v1"
 """The extension by which an agent of our own kind tells what has an author: sub-agents, tools, reasoning, routing."""
 
+CYCLE = "cycle"
+"""The code of a request that agents of our own kind would send round in a circle."""
+
 
 class Methods(NamedTuple):
     """The JSON-RPC methods of one version."""
@@ -228,6 +231,11 @@ def noted(metadata: Any, key: str = NAMESPACE) -> dict[str, Any]:
     """What an agent of our own kind notes under ``key``; nothing when it is none."""
     found = metadata.get(key) if isinstance(metadata, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def in_circle(error: Error) -> bool:
+    """Whether an agent of our own kind refuses because the request has been there, or came too long a way."""
+    return isinstance(error.data, list) and any(noted(each, "metadata").get("code") == CYCLE for each in error.data)
 
 
 def is_void(artifact: Artifact) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
@@ -35,6 +36,7 @@ _CARD_S = 10.0  # for the whole card
 _CARD_LIMIT = 2**20
 _ETAG_LIMIT = 256
 _ANSWERS_S = 5.0
+_FAILURE = re.compile(rb'"error"|"(?:TASK_STATE_)?(?i:failed|rejected)"')
 _OVER = -32002  # TaskNotCancelable
 
 _log = logging.getLogger(__name__)
@@ -55,9 +57,9 @@ class A2ASource:
 
     ``name`` is what errors call it (default: the name on its card), ``headers`` go with each request, ``extensions``
     are asked for, of an agent of 1.0. Times are in seconds, and there is no limit to the whole: ``connect_s`` to get a
-    connection, ``first_byte_s`` until the first byte of the answer, ``idle_s`` between bytes afterwards (a keep-alive
-    comment counts). An agent that does not stream sends nothing while it works, so only ``idle_s`` bounds it. ``pool``
-    limits the connections at once; 0 is no limit. Cookies are kept only for ``one_user``.
+    connection, ``first_byte_s`` until the first byte of the answer, ``idle_s`` between lines, or 4 KiB, afterwards (a
+    keep-alive comment counts). An agent that does not stream sends nothing while it works, so only ``idle_s`` bounds
+    it. ``pool`` limits the connections at once; 0 is no limit. Cookies are kept only for ``one_user``.
     Items are the raw JSON-RPC responses, as bytes. A2A 1.0 is spoken with an agent whose card offers it, and else 0.3,
     which those of 0.2 understand.
 
@@ -119,6 +121,7 @@ class A2ASource:
         self._url, self._name = url, name
         self._forward, self._bound = forward, bound or bool(headers) or credential is not None
         self._credential, self._override = credential, override
+        self._given: Given | None = None
         self._extensions, self._lost_s, self._typed = ", ".join(extensions), lost_s, typed
         self._http = Client(
             _called(name),
@@ -168,13 +171,19 @@ class A2ASource:
         try:
             async with aclosing(self._answer(asked)) as items:
                 async for item in items:
-                    yield item
+                    yield self._hidden(item, asked) if asked.watch.over and _FAILURE.search(item) else item
         except BaseException as error:
             if isinstance(error, SourceError):
                 error.unsent = not asked.sent
             self._leave(asked, error)
             raise
         self._leave(asked)
+
+    def _hidden(self, item: bytes, asked: Asked) -> bytes:
+        """``item``, which tells of a failure, without the credentials that were sent: agents repeat them."""
+        given = self._given.secrets if self._given is not None else []
+        said = self._http.hide(item.decode(errors="surrogateescape"), asked.headers, given)
+        return said.encode(errors="surrogateescape")
 
     async def _answer(self, asked: Asked) -> AsyncGenerator[bytes, None]:
         """The items of the answer, and of what follows when it is not all."""
@@ -374,6 +383,7 @@ class A2ASource:
             return await send(url, {})
 
         async def asked(given: Given) -> Answer:
+            self._given = given
             return await send(given.url(url), given.headers)
 
         answer = await asked(given := await self._credential.given(self.about))
@@ -383,7 +393,8 @@ class A2ASource:
         return await asked(await self._credential.given(self.about))
 
     def _asked(self, endpoint: Endpoint, task_id: str = "") -> Asked:
-        own = origin(endpoint.url) == origin(self._url)
+        # Unbound, they are no credentials and go wherever the card says: a circle of servers is noticed by them.
+        own = not self._bound or origin(endpoint.url) == origin(self._url)
         return Asked(endpoint, dict(self._forward()) if own else {}, task_id)
 
     async def _send(self, asked: Asked, sent: Errand) -> Answer:

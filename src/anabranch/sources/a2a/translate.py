@@ -22,7 +22,7 @@ How each thing is shown (which text is new is decided in ``_shown``):
 | ``COMPLETED`` after an artifact that holds an error | ``RunFailed`` ``agent_failed`` with its text |
 | ``FAILED`` / ``REJECTED`` | ``RunFailed`` ``agent_failed`` / ``agent_rejected`` with the agent's own words |
 | ``INPUT_REQUIRED`` / ``AUTH_REQUIRED`` | ``Interrupted`` and ``RunFinished`` interrupted |
-| a JSON-RPC error | ``RunFailed``: ``agent_protocol`` when it is about the request, else ``agent_failed`` |
+| a JSON-RPC error | ``RunFailed``: ``cycle``, ``agent_protocol`` when it is about the request, else ``agent_failed`` |
 | only a message, then the end | ``RunFinished`` success (specification 3.1.2: a stream of exactly one message) |
 | the end, and no end was announced | ``RunFailed`` ``no_end`` |
 
@@ -90,7 +90,7 @@ class A2ATranslator:
         try:
             response = self._decode(item)
         except SourceError as error:
-            return self._failed(error.code, str(error))
+            return self._failed(error.code, f"{self._who} sent something that is not a JSON-RPC response.")
         return self.read(response, item)
 
     @property
@@ -107,7 +107,7 @@ class A2ATranslator:
             return self._looked(response.look) if response.look is not None else self._refused(response.error)
         if self._behind:
             return self._cut_off()
-        if result.task is None and result != _NOTHING:
+        if self._goes_on and result.task is None and result != _NOTHING:
             self._goes_on = False
         known = () if self._context_id else self._located(result)
         if result.artifact_update is not None:
@@ -243,6 +243,8 @@ class A2ATranslator:
     def _refused(self, error: wire.Error | None) -> list[ev.Event]:
         if error is None:
             return self._failed("agent_protocol", f"{self._who} sent a response with neither a result nor an error.")
+        if wire.in_circle(error):
+            return self._failed(wire.CYCLE, f"{self._who} was not asked: {error.message}")
         code = "agent_protocol" if error.code in _BAD_REQUEST else "agent_failed"
         text = f"{self._who} answered with error {error.code}: {error.message or 'no message'}"
         return self._failed(code, text, error.retryable)
