@@ -24,7 +24,7 @@ LOCK = $(UV) pip compile pyproject.toml --quiet --universal --generate-hashes --
 NODE := $(and $(shell command -v node),$(shell command -v npm),$(wildcard $(ORACLES)/package-lock.json))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint format bench lock setup clean
+.PHONY: help demo test faults check lint format bench lock setup clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
@@ -32,11 +32,14 @@ help: ## this list
 demo: $(VENV)/.demo ## a supervisor streams two remote agents, in this terminal
 	@$(BIN)/python -m anabranch.demo $(ARGS)
 
-test: setup ## every test that this machine has the tools for
-	$(BIN)/python -m pytest $(ARGS)
+test: setup ## every test that this machine has the tools for, but the faults
+	$(BIN)/python -m pytest -m "not faults" $(ARGS)
+
+faults: setup ## agents that fail, in each way and at each stage, and the bugs that others had
+	$(BIN)/python -m pytest -m faults $(ARGS)
 
 check: lint ## format, lint, types, direction law and the fast tests (under a minute)
-	$(BIN)/python -m pytest -q -m "not process and not oracle and not slow" $(ARGS)
+	$(BIN)/python -m pytest -q -m "not process and not oracle and not slow and not faults" $(ARGS)
 
 lint: $(VENV)/.dev ## the static half of check
 	$(BIN)/ruff format --check .

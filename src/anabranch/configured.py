@@ -231,12 +231,15 @@ def _graph(
     from .supervisor.answers import forwarding, forwards
     from .supervisor.delegate import delegate, tool_name
     from .supervisor.describing import describing
-    from .supervisor.graph import supervisor_graph
+    from .supervisor.graph import load, supervisor_graph
+    from .supervisor.memory import load as load_memory
     from .supervisor.memory import memory
 
     key = _secret(("model", "api_key_env"), model.api_key_env) if model.api_key_env else "none"
     options = {} if model.temperature is None else {"temperature": model.temperature}
     chat = chat_model(name=model.name, base_url=model.base_url, api_key=key, **options)
+    load()  # at the start, not when the first user asks: the server would stand still meanwhile
+    load_memory(config.storage)
     names = [tool_name(agent.name) for agent in agents]
     policy = supervisor.answer
     tools = [

@@ -59,4 +59,4 @@ def test_a_quick_run_gives_every_figure_and_loses_no_token(tmp_path: Path) -> No
 def test_an_unknown_measure_is_refused_with_the_known_ones() -> None:
     done = ran("relais")
     assert done.returncode == 2
-    assert "no measure relais" in done.stderr and "known: relay, lanes" in done.stderr
+    assert "no measure relais" in done.stderr and "known: relay, nested, lanes" in done.stderr

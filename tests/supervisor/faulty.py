@@ -31,7 +31,7 @@ model: {name: scripted, base_url: "%(model)s/v1"}
 agents:
   komodor:
     a2a: "%(komodor)s"
-    timeout: {connect: %(wait)s, first_byte: %(wait)s, idle: %(wait)s%(more)s}
+    timeout: {connect: 1500ms, first_byte: %(wait)s, idle: %(wait)s%(more)s}
     auth: {bearer_env: KOMODOR_TOKEN}
   argocd: {a2a: "%(argocd)s"}
 supervisor: {agents: [komodor, argocd]}

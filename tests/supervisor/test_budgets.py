@@ -36,6 +36,8 @@ from tests.supervisor.test_failures import (
 )
 from tests.supervisor.test_failures_hop import until
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(scope="module")
 async def model(anyio_backend: str) -> AsyncIterator[str]:

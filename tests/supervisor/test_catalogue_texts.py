@@ -35,7 +35,7 @@ from tests.supervisor.catalogue import (
 )
 from tests.supervisor.showing import Shown, Task
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]  # the first one makes the environment
+pytestmark = [pytest.mark.faults, pytest.mark.process, pytest.mark.timeout(300)]  # the first one makes the environment
 HALF = "".join(pieces("hang"))
 CLIENTS = ("AG-UI", "A2A", "Web", "Slack", "Cli")
 

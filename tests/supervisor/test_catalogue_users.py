@@ -24,7 +24,7 @@ from tests.supervisor.catalogue import (
 )
 from tests.supervisor.showing import Shown
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.faults, pytest.mark.process]
 USERS, WAYS = 30, (DIRECT, PARALLEL, FORWARD)
 NAMES = re.compile(r"user-\d+-secret")
 

@@ -16,6 +16,8 @@ from serving import ask
 from tests.sources.a2a._raw import Json, card
 from tests.supervisor.faulty import HALF, REST, SIBLING, TOKEN, WAYS, Faulty, System, modelled, system
 
+pytestmark = pytest.mark.faults
+
 QUESTION = "komodor and argocd, please"
 ANSWER, APPS = "".join((*HALF, *REST)), "".join(SIBLING)
 

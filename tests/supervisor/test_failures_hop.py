@@ -35,6 +35,8 @@ from tests.supervisor.test_failures import (
     text,
 )
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(scope="module")
 async def model(anyio_backend: str) -> AsyncIterator[str]:

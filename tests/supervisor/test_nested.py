@@ -19,6 +19,8 @@ from tests.a2a_serving import message, result, send, states, text_in, text_of, w
 from tests.supervisor.nesting import SCHEMA, Far, Told, config, nest, ours, scripted, to
 from tests.supervisor.spine import free_port
 
+pytestmark = pytest.mark.faults
+
 OUTER = {"direct": ["platform"], "parallel": ["platform", "mirror"], "supervisor": ["supervisor"]}
 INNER = {
     "direct": "komodor clusters",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import wraps
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtra, SourceError, describe
@@ -29,11 +30,10 @@ def supervisor_graph(
 
     Without a ``checkpointer`` it cannot go on after a question.
     """
-    try:
-        from deepagents import create_deep_agent
-        from langchain.agents.middleware import TodoListMiddleware
-    except ImportError as error:
-        raise MissingExtra("deepagents", "langgraph") from error
+    load()
+    from deepagents import create_deep_agent
+    from langchain.agents.middleware import TodoListMiddleware
+
     return create_deep_agent(
         model=model,
         tools=list(tools),
@@ -41,6 +41,15 @@ def supervisor_graph(
         middleware=[TodoListMiddleware(), tool_errors(), *middleware],
         checkpointer=checkpointer,
     )
+
+
+def load() -> None:
+    """Import what the graph is made of, which takes its time. Raises ``MissingExtra``."""
+    try:
+        import_module("deepagents")
+        import_module("langchain.agents.middleware")
+    except ImportError as error:
+        raise MissingExtra("deepagents", "langgraph") from error
 
 
 def tool_errors() -> Any:

@@ -6,6 +6,7 @@ the server's conversation counts: what the graph lacks of it is told to it with 
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,14 @@ async def memory(storage: str) -> Any:
 
     Raises ``ConfigError`` when its file cannot be used, ``MissingExtra`` without the library.
     """
-    if not storage.startswith("sqlite:///"):
+    load(storage)
+    if not _has_file(storage):
         from langgraph.checkpoint.memory import InMemorySaver
 
         return InMemorySaver()
-    try:
-        import aiosqlite
-        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-    except ImportError as error:
-        raise MissingExtra("langgraph-checkpoint-sqlite", "langgraph") from error
+    import aiosqlite
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
     path = graph_file(storage)
     try:
         saver = AsyncSqliteSaver(await aiosqlite.connect(path))
@@ -33,6 +33,18 @@ async def memory(storage: str) -> Any:
     except Exception as error:
         raise ConfigError(f"storage: {path}, the memory of the supervisor, cannot be used: {error}") from error
     return saver
+
+
+def load(storage: str) -> None:
+    """Import what ``memory`` needs, which takes its time. Raises ``MissingExtra``."""
+    try:
+        import_module("langgraph.checkpoint.sqlite.aio" if _has_file(storage) else "langgraph.checkpoint.memory")
+    except ImportError as error:
+        raise MissingExtra("langgraph-checkpoint-sqlite", "langgraph") from error
+
+
+def _has_file(storage: str) -> bool:
+    return storage.startswith("sqlite:///")
 
 
 async def closed(checkpointer: Any) -> None:
