@@ -109,6 +109,11 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Names the conversation for what a source keeps of it. Two callers may use one ``thread_id`` for different
     threads, and each branch of a thread (an edited or shortened conversation) is another conversation."""
 
+    def last_user_parts(self) -> list[Part]:
+        """What the newest user message has besides text."""
+        newest = next((message for message in reversed(self.messages) if message.role == "user"), None)
+        return [part for part in newest.parts if part.kind != "text"] if newest is not None else []
+
     def last_user_text(self) -> str:
         """The text of the newest user message, ``""`` when there is none."""
         for message in reversed(self.messages):

@@ -11,6 +11,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -94,7 +95,7 @@ class SupervisorSource:
             decision = self._resumed(waiting) if waiting else self._decided(request)
             yield Routed(route=decision.route, agents=decision.agents, reason=decision.reason)
             if decision.route != "supervisor":
-                turn = _Turn(self._agents, asks, current(), _parts(request))
+                turn = _Turn(self._agents, asks, current(), request.last_user_parts())
                 calls = turn.announce(decision, waiting)
                 answers = await turn.ask(decision.question, calls)
                 if not (decision.route == "direct" and answers[0].unsent and not waiting):
@@ -104,8 +105,9 @@ class SupervisorSource:
                 reason = f"{decision.agents[0]} could not be asked"
                 yield Routed(route="supervisor", agents=(), reason=reason, fallback_from=decision.route)
         graph = await self._graph()
-        async for part in _closing(graph.open(request)):
-            yield part
+        async with aclosing(graph.open(request)) as parts:
+            async for part in parts:
+                yield part
 
     async def forget(self, memory_key: str) -> None:
         """Delete what the graph's checkpointer has of that conversation. Raises what the checkpointer raises."""
@@ -123,7 +125,8 @@ class SupervisorSource:
         for close in self._closes:
             await close()
         if self._making is not None:
-            await closed(self._checkpointer)
+            await asyncio.wait((self._making,))
+        await closed(self._checkpointer)
 
     # --- deciding ----------------------------------------------------------------------------------------------
 
@@ -216,12 +219,6 @@ class _Turn:
             yield failed[0]
 
 
-def _parts(request: RunRequest) -> list[Part]:
-    """What the newest message of the user has besides text."""
-    newest = next((message for message in reversed(request.messages) if message.role == "user"), None)
-    return [part for part in newest.parts if part.kind != "text"] if newest else []
-
-
 def configurable(request: RunRequest) -> dict[str, Any]:
     """What the tools of a graph find in their config."""
     return {KEY: Asks(request)}
@@ -245,11 +242,3 @@ def last_asked(messages: Sequence[Message], tools: Mapping[str, str]) -> str | N
 
 def _result(call_id: str, text: str, is_error: bool) -> ToolReturned:
     return ToolReturned(call_id=call_id, content=text, is_error=is_error, error=text if is_error else None)
-
-
-async def _closing(items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    try:
-        async for item in items:
-            yield item
-    finally:
-        await items.aclose()

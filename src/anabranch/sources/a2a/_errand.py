@@ -35,9 +35,8 @@ def errand(request: RunRequest, context_id: str = "", task_id: str = "", data: A
     """What ``request`` sends; what is named beside it counts more. Raises ``Cancelled`` for a cancelled question."""
     waiting = None if task_id else _waiting(request)
     if waiting is None:
-        newest = next((message for message in reversed(request.messages) if message.role == "user"), None)
-        more = [part for part in newest.parts if part.kind != "text"] if newest is not None else []
         context_id = context_id or request.contexts.get("", "")
+        more = request.last_user_parts()
         return Errand(request.last_user_text(), context_id, task_id, data, more, is_answer=False)
     remote, payload = waiting
     if isinstance(payload, str):

@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from contextvars import Context
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from msgspec import UNSET
@@ -21,35 +20,23 @@ from ...request import RunRequest
 from .._http import Answer, Client
 from . import _wire as wire
 from . import tape
-from ._about import About, read_about
+from ._about import About
 from ._asked import Asked, parted
-from ._card import Endpoint, card_urls, missing, origin, read_card
-from ._credential import Credential, Given
+from ._card import Endpoint, origin
+from ._cards import Cards
+from ._credential import Credential
 from ._errand import Errand, errand
 from ._follow import follow
+from ._mail import Mail
 from .attributed import AttributedTranslator
 from .translate import A2ATranslator
 
 _CANCEL_S = 2.0
 _NAME_S = 2.0
-_CARD_S = 10.0  # for the whole card
-_CARD_LIMIT = 2**20
-_ETAG_LIMIT = 256
-_ANSWERS_S = 5.0
 _FAILURE = re.compile(rb'"error"|"(?:TASK_STATE_)?(?i:failed|rejected)"')
 _OVER = -32002  # TaskNotCancelable
 
 _log = logging.getLogger(__name__)
-
-
-class _Seen(NamedTuple):
-    """A card: where it was, and what it said."""
-
-    url: str
-    etag: str
-    body: bytes
-    endpoint: Endpoint
-    about: About
 
 
 class A2ASource:
@@ -120,9 +107,7 @@ class A2ASource:
             raise ConfigError(f"The address of an A2A agent {flaw}.") from None
         self._url, self._name = url, name
         self._forward, self._bound = forward, bound or bool(headers) or credential is not None
-        self._credential, self._override = credential, override
-        self._given: Given | None = None
-        self._extensions, self._lost_s, self._typed = ", ".join(extensions), lost_s, typed
+        self._attributed, self._lost_s = wire.EXTENSION in extensions, lost_s
         self._http = Client(
             _called(name),
             headers or {},
@@ -135,15 +120,15 @@ class A2ASource:
             pool=pool,
             one_user=one_user,
         )
-        self._endpoint: Endpoint | None = None
-        self._seen: _Seen | None = None
-        self._asking: asyncio.Task[Endpoint] | None = None
+        self._mail = Mail(self._http, ", ".join(extensions), credential)
+        self._cards = Cards(
+            url, self._mail, lambda said: _called(name or said), bound=self._bound, override=override, typed=typed
+        )
         self._farewells: set[asyncio.Task[None]] = set()
 
     def settings(self, request: RunRequest) -> dict[str, Any]:
         """Of the translator: what the agent is called, and whether it is asked to say who speaks."""
-        name = self._name or (self._endpoint.name if self._endpoint else "")
-        return {"name": name} | ({"attributed": True} if wire.EXTENSION in self._extensions else {})
+        return {"name": self._name or self._cards.name} | ({"attributed": True} if self._attributed else {})
 
     def translator(self, request: RunRequest) -> A2ATranslator | AttributedTranslator:
         """A fresh translator for the items of ``open(request)``."""
@@ -171,19 +156,13 @@ class A2ASource:
         try:
             async with aclosing(self._answer(asked)) as items:
                 async for item in items:
-                    yield self._hidden(item, asked) if asked.watch.over and _FAILURE.search(item) else item
+                    yield self._mail.hidden(item, asked) if asked.watch.over and _FAILURE.search(item) else item
         except BaseException as error:
             if isinstance(error, SourceError):
                 error.unsent = not asked.sent
             self._leave(asked, error)
             raise
         self._leave(asked)
-
-    def _hidden(self, item: bytes, asked: Asked) -> bytes:
-        """``item``, which tells of a failure, without the credentials that were sent: agents repeat them."""
-        given = self._given.secrets if self._given is not None else []
-        said = self._http.hide(item.decode(errors="surrogateescape"), asked.headers, given)
-        return said.encode(errors="surrogateescape")
 
     async def _answer(self, asked: Asked) -> AsyncGenerator[bytes, None]:
         """The items of the answer, and of what follows when it is not all."""
@@ -203,7 +182,7 @@ class A2ASource:
                     raise
                 broken = error
         else:
-            item = await self._single(answer, asked.headers)
+            item = await self._mail.single(answer, asked.headers)
             asked.watch.see(item)
             yield item
         async with aclosing(self._rest(asked, broken)) as items:
@@ -212,7 +191,7 @@ class A2ASource:
 
     async def _rest(self, asked: Asked, broken: SourceError | None) -> AsyncGenerator[bytes, None]:
         """What is left of the task when its stream has ended. Raises ``broken`` when that cannot be told."""
-        call = partial(self._post, asked)
+        call = partial(self._mail.post, asked)
         rest = follow(asked, call, self._http.idle_s, broken=broken is not None, lost_s=self._lost_s)
         async with aclosing(rest) as items:
             async for item in items:
@@ -225,60 +204,38 @@ class A2ASource:
 
         Whoever asks while it is fetched shares the result or the error, and can give up without ending it for others.
         """
-        return self._endpoint or await self._looked_up()
+        return await self._cards.endpoint()
 
     async def refresh(self) -> About:
         """Look at the card again, and at once: what the agent says of itself now. What begins later goes by it.
 
         A card that did not change is not sent again (``ETag``). Raises what ``endpoint`` raises.
         """
-        await self._looked_up(patient=False)
+        await self._cards.look(patient=False)
         return self.about
 
     @property
     def about(self) -> About:
         """What the agent's card said when it was last read; nothing before that."""
-        return self._seen.about if self._seen is not None else About()
+        return self._mail.about
 
     @property
     def is_elsewhere(self) -> bool:
         """Whether the card named another address than the configured one, which is used."""
-        return self._seen is not None and origin(self._seen.endpoint.url) != origin(self._url)
-
-    async def _looked_up(self, *, patient: bool = True) -> Endpoint:
-        asking = self._asking
-        if asking is None or asking.done():
-            # A context of its own: it works for all who wait, and not for the run that came first.
-            asking = self._asking = asyncio.create_task(self._look_up(patient), context=Context())
-            asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait any more
-        await asyncio.wait((asking,))
-        if asking.cancelled():
-            raise SourceError(f"{self._http.who} is not asked: its source was closed.", code="agent_disconnected")
-        return asking.result()
+        return self._cards.is_elsewhere
 
     async def aclose(self) -> None:
         """Stop looking for the card, let cancellations that are under way finish, then close all connections."""
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait((self._asking,))
+        await self._cards.aclose()
         while self._farewells:
             await asyncio.wait(self._farewells)
-        if self._credential is not None:
-            await self._credential.aclose()
-        await self._http.aclose()
+        await self._mail.aclose()
 
     def withdraw(self, questions: Iterable[Question]) -> None:
         """Cancel the tasks that wait for answers which will not come, in the background."""
         for question in questions:
             if question.remote is not None and question.remote.task_id:
-                self._see_to(self._withdrawn(question.remote.task_id))
-
-    async def _withdrawn(self, task_id: str) -> None:
-        try:
-            async with asyncio.timeout(_CANCEL_S):
-                await self.cancel(task_id)
-        except (SourceError, TimeoutError) as error:
-            _log.info("%s was not told to cancel task %s: %s", self._http.who, task_id, error)
+                self._see_to(self._cancel(question.remote.task_id))
 
     async def cancel(self, task_id: str) -> bytes | None:
         """Have the agent cancel a task: the item that says what the task is then. None: it does not do that.
@@ -290,107 +247,13 @@ class A2ASource:
     async def look(self, task_id: str) -> bytes:
         """The item that tells what a task is by now, for a translator that was not there. Raises ``SourceError``."""
         asked = self._asked(await self.endpoint())
-        answer = await self._post(asked, wire.METHODS[asked.endpoint.version].get, {"id": task_id}, stream=True)
+        answer = await self._mail.post(asked, wire.METHODS[asked.endpoint.version].get, {"id": task_id}, stream=True)
         try:
-            return wire.looked_up(await self._single(answer))
+            return wire.looked_up(await self._mail.single(answer))
         finally:
             answer.close()
 
     # --- asking ------------------------------------------------------------------------------------------------
-
-    async def _look_up(self, patient: bool) -> Endpoint:
-        try:
-            async with asyncio.timeout(_CARD_S):
-                self._seen = await self._read_card(patient)
-        except TimeoutError:
-            text = f"{self._http.who} did not show its card in time."
-            raise SourceError(text, code="agent_timeout_first_byte", retryable=True) from None
-        endpoint = self._endpoint = self._seen.endpoint
-        self._http.who = _called(self._name or endpoint.name)
-        return endpoint
-
-    async def _read_card(self, patient: bool) -> _Seen:
-        flaw: SourceError | None = None
-        seen = self._seen
-        reasons: list[str] = []  # that the server gave for having no card of this agent
-        places = dict(card_urls(self._url))
-        for url in dict.fromkeys([*([seen.url] if seen else ()), *places]):
-            own = places[url]
-            known = {"If-None-Match": seen.etag} if seen and seen.etag and seen.url == url else {}
-            answer = await self._card(url, known, patient)
-            try:
-                if answer.status == 304 and known and seen:
-                    return seen
-                if answer.status == 200:
-                    return await self._read(url, answer.etag, await answer.body(_CARD_LIMIT), own)
-                reason = await answer.reason()
-                if answer.status not in (404, 405, 410):
-                    raise answer.refusal(reason)
-                reasons += [reason] if reason else []
-            except SourceError as error:
-                if error.code != "agent_protocol":
-                    raise
-                if own or not reasons:
-                    flaw = flaw or error  # a page for whatever is asked for: the card may be elsewhere
-            finally:
-                answer.close()
-        raise flaw or missing(self._http.who, self._url, *reasons[:1])
-
-    async def _endpoint_on(self, card: bytes, own: bool) -> Endpoint:
-        """The endpoint on a card. See ``typed``."""
-        read = partial(read_card, card, self._url, self._http.who, own=own)
-        if self._typed:
-            here, there = read(bound=False, here=True), None
-            with contextlib.suppress(SourceError):
-                there = read(bound=False)
-            if here == there or await self._answers(here):
-                return here
-        return read(bound=self._bound, here=self._override)
-
-    async def _answers(self, endpoint: Endpoint) -> bool:
-        """Whether there is an agent at ``endpoint``: it is asked for a task that does not exist."""
-        method, params = wire.METHODS[endpoint.version].get, {"id": uuid4().hex}
-        try:
-            async with asyncio.timeout(_ANSWERS_S):
-                answer = await self._post(Asked(endpoint, {}), method, params)
-                try:
-                    if answer.status not in (401, 403):  # which an agent explains when it is asked something
-                        await self._single(answer)
-                finally:
-                    answer.close()
-        except (SourceError, TimeoutError):
-            return False
-        return True
-
-    async def _card(self, url: str, known: Mapping[str, str], patient: bool) -> Answer:
-        """Most cards are for everybody, and some for those only who have the credential."""
-        answer = await self._http.get(url, known, patient=patient)
-        if answer.status in (401, 403) and self._credential is not None:
-            answer.close()
-            return await self._shown(url, lambda url, shown: self._http.get(url, {**known, **shown}, patient=patient))
-        return answer
-
-    async def _read(self, url: str, etag: str, body: bytes, own: bool) -> _Seen:
-        etag = etag if etag.isascii() and etag.isprintable() and len(etag) <= _ETAG_LIMIT else ""
-        if self._seen is not None and (self._seen.url, self._seen.body) == (url, body):
-            return self._seen._replace(etag=etag)
-        endpoint = await self._endpoint_on(body, own)
-        return _Seen(url, etag, body, endpoint, read_about(body))
-
-    async def _shown(self, url: str, send: Callable[[str, Mapping[str, str]], Awaitable[Answer]]) -> Answer:
-        """The answer to a request with the credential. A refusal of one that was good before brings another one."""
-        if self._credential is None:
-            return await send(url, {})
-
-        async def asked(given: Given) -> Answer:
-            self._given = given
-            return await send(given.url(url), given.headers)
-
-        answer = await asked(given := await self._credential.given(self.about))
-        if answer.status != 401 or not self._credential.refused(given):
-            return answer
-        answer.close()
-        return await asked(await self._credential.given(self.about))
 
     def _asked(self, endpoint: Endpoint, task_id: str = "") -> Asked:
         # Unbound, they are no credentials and go wherever the card says: a circle of servers is noticed by them.
@@ -402,46 +265,10 @@ class A2ASource:
         method = wire.METHODS[version].stream if streaming else wire.METHODS[version].send
         message = wire.user_message(sent.text, uuid4().hex, version=version, **sent.message)
         try:
-            return await self._post(asked, method, {"message": message}, stream=streaming, sent=asked.was_sent)
+            return await self._mail.post(asked, method, {"message": message}, stream=streaming, sent=asked.was_sent)
         except SourceError:
-            self._endpoint = None
+            self._mail.refused = True
             raise
-
-    async def _post(
-        self,
-        asked: Asked,
-        method: str,
-        params: dict[str, Any],
-        *,
-        stream: bool = False,
-        cursor: str = "",
-        sent: Callable[[], object] | None = None,
-    ) -> Answer:
-        endpoint = asked.endpoint
-        body = wire.request(method, params | ({"tenant": endpoint.tenant} if endpoint.tenant else {}))
-        headers = {**asked.headers, "Accept": "text/event-stream, application/json"}
-        if endpoint.version == wire.VERSION:
-            headers |= {"A2A-Version": wire.VERSION}
-            headers |= {"A2A-Extensions": self._extensions} if self._extensions else {}
-        headers |= {"Last-Event-ID": cursor} if cursor else {}
-        return await self._shown(
-            endpoint.url,
-            lambda url, shown: self._http.post(url, body, {**headers, **shown}, stream=stream, sent=sent),
-        )
-
-    async def _single(self, answer: Answer, private: Mapping[str, str] | None = None) -> bytes:
-        """The one item of an answer that is no stream. ``private``: the headers that this request alone had."""
-        if not answer.kind.endswith("json") or answer.status in (401, 403):
-            reason = await answer.reason(private)
-        else:
-            body = await answer.body()
-            with contextlib.suppress(SourceError):
-                response = wire.decode(body)  # of any version: only whether it is one
-                if response.result is not None or response.error is not None:
-                    return body
-            reason = answer.reason_in(body, private)
-        self._endpoint = None
-        raise answer.refusal(reason)
 
     # --- leaving -----------------------------------------------------------------------------------------------
 
@@ -452,7 +279,7 @@ class A2ASource:
             farewell = self._see_out(asked)
         elif error is not None and watch.task_id:
             asked.close()
-            farewell = self._cancel(asked)
+            farewell = self._cancel(watch.task_id, asked)
         elif error is not None and asked.sent and not isinstance(error, Exception):
             farewell = self._find_out(asked)
         else:
@@ -484,20 +311,19 @@ class A2ASource:
         finally:
             asked.close()
         if watch.task_id and not watch.over:
-            await self._cancel(asked)
+            await self._cancel(watch.task_id, asked)
 
-    async def _cancel(self, asked: Asked) -> None:
-        task_id = asked.watch.task_id
+    async def _cancel(self, task_id: str, asked: Asked | None = None) -> None:
         try:
             async with asyncio.timeout(_CANCEL_S):
-                await self._stop(asked, task_id)
+                await self._stop(asked or self._asked(await self.endpoint()), task_id)
         except (SourceError, TimeoutError) as error:
             _log.info("%s was not told to cancel task %s: %s", self._http.who, task_id, error)
 
     async def _stop(self, asked: Asked, task_id: str) -> bytes | None:
-        answer = await self._post(asked, wire.METHODS[asked.endpoint.version].cancel, {"id": task_id}, stream=True)
+        answer = await self._mail.post(asked, wire.METHODS[asked.endpoint.version].cancel, {"id": task_id}, stream=True)
         try:
-            body = await self._single(answer, asked.headers)
+            body = await self._mail.single(answer, asked.headers)
         finally:
             answer.close()
         error = wire.decode(body).error
