@@ -8,31 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
-from ...errors import AnabranchError, ClientError, Conflict, NotFound
-from ...events import RunFailed, RunStarted
+from ...errors import ClientError, Conflict, NotFound
 from ...identity import Principal
-from ...log._base import Entry
 from ...request import RunRequest
-from .._base import Cursor, Encoder
-from .._follow import Follower
 from .._gate import Gate, TaskRun
-from .._remnant import Remnant
 from . import caipe, listing, messages, wire
-from .encode import A2aEncoder, reader
+from .following import LIVE, caipe_folded, chained, folded, followed, is_over, modern, over, snapshot
 from .parse import Call
-from .prelude import Snapshot
 from .profile import Profile
 from .task import TaskFold
 
 Payload = dict[str, Any]
-_Fold = TypeVar("_Fold", bound=TaskFold)
 Frames = AbstractAsyncContextManager[AsyncIterator[bytes]]
 
 _LOOKS = 5  # at a task whose runs are being forgotten
@@ -40,7 +30,6 @@ _LOOKS = 5  # at a task whose runs are being forgotten
 CANCEL_S = 5.0
 """How long a CancelTask waits for the end of the run."""
 
-_LIVE = frozenset({"queued", "running"})
 _STATUSES = {
     wire.SUBMITTED: ("queued",),
     wire.WORKING: ("running",),
@@ -81,14 +70,14 @@ class Methods:
         sent = _sent(call)
         run = (await self._started(caller, call, sent))[-1]
         if not sent.at_once:
-            await _over(run)
+            await over(run)
         fold = await self._now(caller, run.task_id, call.profile)
-        return fold.task(_modern(call.profile), sent.history_length)
+        return fold.task(modern(call.profile), sent.history_length)
 
     async def get(self, caller: Caller, call: Call) -> Payload:
         """The task as it is."""
         fold = await self._now(caller, call.params.id, call.profile)
-        return fold.task(_modern(call.profile), call.params.history_length)
+        return fold.task(modern(call.profile), call.params.history_length)
 
     async def cancel(self, caller: Caller, call: Call) -> Payload:
         """The task after its end, or as it is when that takes too long."""
@@ -98,7 +87,7 @@ class Methods:
                 while run is not None:
                     run = await self._stopped(caller, run)
         fold = await self._now(caller, call.params.id, call.profile)
-        return fold.task(_modern(call.profile))
+        return fold.task(modern(call.profile))
 
     async def list(self, caller: Caller, call: Call) -> Payload:
         """A page of the caller's tasks with the agent, those that changed last first."""
@@ -112,7 +101,7 @@ class Methods:
             before=asked.before,
             limit=asked.size + 1,
         )
-        shown, profile = page[: asked.size], _modern(call.profile)
+        shown, profile = page[: asked.size], modern(call.profile)
         folds = []
         for run in shown:
             with contextlib.suppress(NotFound):  # it is gone by now
@@ -129,7 +118,7 @@ class Methods:
         """The run that the message starts, from its start, or after what the caller has seen of it."""
         *earlier, run = await self._started(caller, call, _sent(call))
         seen = caller.seen if caller.seen.rpartition(":")[0] == run.run_id else ""
-        return (await _followed(call, earlier, run, seen)).frames()
+        return (await followed(call, earlier, run, seen)).frames()
 
     async def subscribe(self, caller: Caller, call: Call) -> Frames:
         """The task as it is, then what comes after that; or only what comes after what the caller has seen.
@@ -140,12 +129,12 @@ class Methods:
         owner = caller.seen.rpartition(":")[0]
         at = next((number for number, run in enumerate(runs) if run.run_id == owner), None)
         if at is not None:
-            follower = await _followed(call, runs[:at], runs[at], caller.seen)
+            follower = await followed(call, runs[:at], runs[at], caller.seen)
             if not follower.over or at + 1 < len(runs):
-                return _chained(call, runs[at], follower)
-        if await _is_over(runs[-1]):
+                return chained(call, runs[at], follower)
+        if await is_over(runs[-1]):
             raise _unsupported(f"task {call.params.id!r} is over: get it instead")
-        return _chained(call, runs[-1], follower if at is not None else await _snapshot(call, runs[:-1], runs[-1]))
+        return chained(call, runs[-1], follower if at is not None else await snapshot(call, runs[:-1], runs[-1]))
 
     # --- tasks -------------------------------------------------------------------------------------------------
 
@@ -161,8 +150,8 @@ class Methods:
         for _ in range(_LOOKS):
             runs = await self._task(caller, task_id)
             with contextlib.suppress(NotFound):  # an older run of it went meanwhile
-                return await _folded(runs, profile)
-        return await _folded(await self._task(caller, task_id), profile)
+                return await folded(runs, profile)
+        return await folded(await self._task(caller, task_id), profile)
 
     async def _stopped(self, caller: Caller, run: TaskRun) -> TaskRun | None:
         """Cancel a run of a task and wait for its end; the run that is to be cancelled after it.
@@ -170,7 +159,7 @@ class Methods:
         There is one when the task came to a question, or its question was answered, just before.
         """
         try:
-            await _over(await self._gate.cancel(caller.principal, run.run_id))
+            await over(await self._gate.cancel(caller.principal, run.run_id))
         except Conflict as flaw:
             newest = (await self._task(caller, run.task_id))[-1]
             if (newest.run_id, newest.status) == (run.run_id, run.status):
@@ -178,7 +167,7 @@ class Methods:
                 raise ClientError(text, code="run_over") from None
             return newest
         newest = (await self._task(caller, run.task_id))[-1]
-        return newest if newest.status in _LIVE or newest.status == "interrupted" else None
+        return newest if newest.status in LIVE or newest.status == "interrupted" else None
 
     async def _started(self, caller: Caller, call: Call, sent: messages.Sent) -> Sequence[TaskRun]:
         """The run that answers the message, last, and before it the runs that it continues."""
@@ -195,13 +184,13 @@ class Methods:
         again = next((number for number, run in enumerate(runs) if run.run_id == sent.run_id), None)
         if again is not None:
             questions = await runs[again].answers()
-        elif runs[-1].status in _LIVE:
+        elif runs[-1].status in LIVE:
             raise _unsupported(f"task {task_id!r} is busy: wait until it asks something, or cancel it")
         elif not (questions := await runs[-1].asked()):
             raise _unsupported(f"task {task_id!r} is over: send the message without a taskId")
         earlier, request = runs[:again], sent.request(context_id, questions)
         if questions and call.profile.caipe:
-            request = caipe.resumed(request, (await _caipe_folded(earlier)).asked)
+            request = caipe.resumed(request, (await caipe_folded(earlier)).asked)
         return [*earlier, await self._start(caller, sent, request)]
 
     async def _waiting(self, caller: Caller, sent: messages.Sent) -> str | None:
@@ -229,118 +218,9 @@ class Methods:
             raise
 
 
-def _modern(profile: Profile) -> Profile:
-    """``profile`` in 1.0: what is told is put into the words of 0.3 by its binding."""
-    return replace(profile, version="1.0")
-
-
 def _sent(call: Call) -> messages.Sent:
     """The message that a call sends."""
     return caipe.sent(call.params) if call.profile.caipe else messages.sent(call.params)
-
-
-def _encoding(profile: Profile) -> type[A2aEncoder]:
-    return caipe.CaipeEncoder if profile.caipe else A2aEncoder
-
-
-def _folding(profile: Profile) -> type[TaskFold]:
-    return caipe.CaipeFold if profile.caipe else TaskFold
-
-
-@asynccontextmanager
-async def _chained(call: Call, run: TaskRun, follower: Follower) -> AsyncGenerator[AsyncIterator[bytes], None]:
-    """The frames of a run, and of those that continue it."""
-    async with follower.frames() as frames, aclosing(_onward(call, run, frames)) as chained:
-        yield chained
-
-
-async def _onward(call: Call, run: TaskRun, frames: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    async for piece in frames:
-        yield piece
-    try:
-        while call.profile.version == "1.0" and await run.goes_on():
-            after = await run.continued()
-            if after is None:
-                return
-            run = after
-            async with run.watch() as batches:  # until the end: who only looks and leaves is a watcher who left
-                await anext(batches, None)
-                # The client has the task that the first frame tells.
-                follower = await _followed(call, (), run, Cursor(1, 0).text(run.run_id))
-                async with follower.frames() as more:
-                    async for piece in more:
-                        yield piece
-    except AnabranchError as error:
-        for frame in A2aEncoder(call.profile, call.envelope).close(error):
-            yield frame
-
-
-async def _followed(call: Call, earlier: Sequence[TaskRun], run: TaskRun, seen: str) -> Follower:
-    """The run that continues the ``earlier`` ones, from its start or after what was ``seen`` of it."""
-    before = (await _folded(earlier, call.profile)).task(_modern(call.profile)) if earlier else None
-    follower = _follower(call, run, _encoding(call.profile)(call.profile, call.envelope, await run.given(), before))
-    if seen and not await follower.resume(Cursor.parse(seen, run.run_id)):
-        return await _snapshot(call, earlier, run)
-    return follower
-
-
-def _follower(call: Call, run: TaskRun, encoder: Encoder) -> Follower:
-    restored = partial(_encoding(call.profile).restored, call.profile, call.envelope)
-    return Follower(run, reader(call.profile), encoder, restored)
-
-
-async def _snapshot(call: Call, earlier: Sequence[TaskRun], run: TaskRun) -> Follower:
-    """The task as it is, then what comes after that."""
-    new = _folding(call.profile)(run.task_id, run.thread_id)
-    fold = await _folded(earlier, call.profile) if earlier else new
-    fold.given(await run.given())
-    bounds = await run.bounds()
-    encoder: Encoder = _encoding(call.profile)(call.profile, call.envelope)
-    if bounds.first > 1:
-        encoder = Remnant(encoder)
-    started = RunStarted(run_id=run.run_id, thread_id=run.thread_id, task_id=run.task_id)
-    follower = _follower(call, run, encoder)
-    follower.begin(Snapshot(encoder, fold, call.profile, call.envelope, started), bounds)
-    return follower
-
-
-async def _folded(runs: Sequence[TaskRun], profile: Profile) -> TaskFold:
-    """The task as it is now, as such clients are told of it. Raises ``NotFound`` when a run of it goes meanwhile."""
-    return await _fed(_folding(profile)(runs[-1].task_id, runs[-1].thread_id), runs)
-
-
-async def _caipe_folded(runs: Sequence[TaskRun]) -> caipe.CaipeFold:
-    return await _fed(caipe.CaipeFold(), runs)
-
-
-async def _fed(fold: _Fold, runs: Sequence[TaskRun]) -> _Fold:
-    for run in runs:
-        fold.given(await run.given())
-        after, bounds = 0, await run.bounds()
-        while after < bounds.last and (batch := await run.read(after)):
-            for entry in batch:
-                fold.feed(entry)
-            after = batch[-1].seq
-            await asyncio.sleep(0)
-        if bounds.ended and after >= bounds.last:
-            continue
-        await run.require()
-        if run.status == "failed":  # its log could not take the end
-            lost = RunFailed(code="log_failed", message="The log of this run cannot be written.")
-            fold.feed(Entry(after + 1, 1, run.changed_ms, lost))
-    return fold
-
-
-async def _over(run: TaskRun) -> None:
-    """Watch the run to its end."""
-    async with run.watch((await run.bounds()).last) as batches:
-        async for _ in batches:
-            pass
-
-
-async def _is_over(run: TaskRun) -> bool:
-    """Whether the task whose newest run this is can come to nothing else."""
-    return run.status not in _LIVE and not (run.status == "interrupted" and await run.goes_on())
 
 
 def _unsupported(text: str) -> ClientError:
